@@ -110,8 +110,9 @@ enum diw_reader { DIW_READER_NONE, DIW_READER_AWAITED, DIW_READER_FOUND };
 enum diw_reader diw_stream_find_reader(int fd, struct diw_sock_stream *st, struct diw_route *route);
 /* The same; if the reader is awaited, waits for a limited time. */
 bool diw_stream_await_reader(int fd, struct diw_sock_stream *st, struct diw_route *route);
-/* Whether the peer may begin with a Request, as far as known here. */
-bool diw_stream_has_capable(int fd, struct diw_sock_stream *st);
+/* The N bytes that FD has received could begin a hello. Whether they are payload, because the peer sends none, or
+ * nothing follows. */
+bool diw_stream_is_payload(int fd, struct diw_sock_stream *st, size_t n);
 /* The program is about to receive on FD, or to wait until it can. If FD is a connection without received data, its peer
  * is told. Keeps errno. */
 void diw_stream_reads(int fd);
@@ -130,6 +131,8 @@ size_t diw_stream_parse_good(struct diw_stream_rx *rx, uint8_t *p, size_t n);
 /* Checks the FPDU whose head ST's receiver has. 1: complete and good. -1 with errno; EAGAIN: it is not complete; if
  * *NEED is set, this many bytes must be in the queue before it is. */
 ssize_t diw_stream_verify(int fd, struct diw_sock_stream *st, size_t *need);
+/* Whether everything that the peer will send is in the queue of FD. */
+bool diw_stream_has_ended(int fd);
 /* ST, which FD has, can only be reset; counts WHY. Returns -1. */
 ssize_t diw_stream_broken(int fd, struct diw_sock_stream *st, enum diw_sock_counter why);
 

@@ -25,7 +25,7 @@ static void set_low(int fd, struct diw_stream_rx *rx, size_t n)
 	real.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low);
 }
 
-static bool has_ended(int fd)
+bool diw_stream_has_ended(int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
 
@@ -66,7 +66,7 @@ static ssize_t check_peek(int fd, uint8_t *to, size_t n, bool *ended)
 {
 	ssize_t rc = real.recv(fd, to, n, MSG_PEEK | MSG_DONTWAIT);
 
-	*ended = rc >= 0 && rc < (ssize_t)n && has_ended(fd);
+	*ended = rc >= 0 && rc < (ssize_t)n && diw_stream_has_ended(fd);
 	return *ended ? real.recv(fd, to, n, MSG_PEEK | MSG_DONTWAIT) : rc;
 }
 

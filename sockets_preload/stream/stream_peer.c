@@ -212,12 +212,34 @@ bool diw_stream_await_reader(int fd, struct diw_sock_stream *st, struct diw_rout
 	return is == DIW_READER_FOUND;
 }
 
-bool diw_stream_has_capable(int fd, struct diw_sock_stream *st)
+/* Whether the peer may begin with a Request, as far as known here. */
+static bool has_capable(int fd, struct diw_sock_stream *st)
 {
 	struct diw_route route;
 
 	return diw_stream_find_reader(fd, st, &route) != DIW_READER_NONE ||
 	       ((diw_conf.have_key || diw_conf.nrules) && !diw_is_local(&st->remote, st->netns));
+}
+
+/* Whether an interposed peer with slots of the same file has decided to send plain. */
+static bool sends_plain(int fd, struct diw_sock_stream *st)
+{
+	struct diw_told told;
+	struct diw_sock_stream *other = diw_stream_place(fd, st) && peer_ask(st, &told) ?
+						diw_stream_seek(told.cookie) : NULL;
+
+	return other && atomic_load(&other->tx.state) == DIW_STREAM_PLAIN;
+}
+
+/* A peer that sends plain may begin with such bytes, and wait for an answer or end. */
+bool diw_stream_is_payload(int fd, struct diw_sock_stream *st, size_t n)
+{
+	uint8_t now[DIW_STREAM_HELLO];
+
+	if ((!st->initiator && !has_capable(fd, st)) || sends_plain(fd, st))
+		return true;
+	return diw_stream_has_ended(fd) &&
+	       real.recv(fd, now, sizeof now, MSG_PEEK | MSG_DONTWAIT) == (ssize_t)n;
 }
 
 /* ---- This process as a reader ---- */

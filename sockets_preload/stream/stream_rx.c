@@ -356,8 +356,7 @@ static ssize_t begin(struct call *c)
 	if (n <= 0)
 		return n;
 	is = diw_stream_is_hello(c->st, c->hello, (size_t)n, &crc);
-	/* A peer that is in no registry may begin with such a byte, and wait for an answer. */
-	if (is == DIW_HELLO_PART && !c->st->initiator && !diw_stream_has_capable(c->fd, c->st))
+	if (is == DIW_HELLO_PART && diw_stream_is_payload(c->fd, c->st, (size_t)n))
 		is = DIW_HELLO_NONE;
 	if (is == DIW_HELLO_NONE) {
 		atomic_store(&rx->state, DIW_STREAM_PLAIN);

@@ -118,6 +118,34 @@ static void discards(void)
 	closes();
 }
 
+/* A child sends before its peer has accepted, so its bytes are plain. They could begin the frames of a connection. */
+static void looks_framed(const char *bytes, int ends)
+{
+	char buf[100] = "";
+	int status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		a = socket(AF_INET, SOCK_STREAM, 0);
+		if (connect(a, (void *)&at, sizeof at) < 0 || send(a, bytes, strlen(bytes), 0) < 0)
+			_exit(1);
+		if (ends)
+			shutdown(a, SHUT_WR);
+		_exit(recv(a, buf, sizeof buf, 0) != 6);
+	}
+	poll(NULL, 0, 600);
+	b = accept(listener, NULL, NULL);
+	setsockopt(b, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_sec = 10 }, sizeof(struct timeval));
+	tell("bytes that begin as frames do", recv(b, buf, sizeof buf, 0));
+	puts(buf);
+	tell("... and an answer", send(b, "answer", 6, MSG_NOSIGNAL));
+	if (ends)
+		tell("... and the end", recv(b, buf, sizeof buf, 0));
+	waitpid(child, &status, 0);
+	tell("... which came", status);
+	close(b);
+}
+
 static _Atomic int goes;
 
 static void *receives(void *arg)
@@ -232,6 +260,8 @@ int main(void)
 	listening();
 	strings();
 	discards();
+	looks_framed("M", 0);
+	looks_framed("MPA ID Req Frame", 1);
 	cancelled(receives);
 	cancelled(sends);
 	resets();
