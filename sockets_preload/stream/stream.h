@@ -133,6 +133,9 @@ size_t diw_stream_parse_good(struct diw_stream_rx *rx, uint8_t *p, size_t n);
 ssize_t diw_stream_verify(int fd, struct diw_sock_stream *st, size_t *need);
 /* Whether everything that the peer will send is in the queue of FD. */
 bool diw_stream_has_ended(int fd);
+/* Waits until FD has more bytes than now. False: it is full, does not block, its time is over, it has ended, or a
+ * signal came. */
+bool diw_stream_await_more(int fd);
 /* ST, which FD has, can only be reset; counts WHY. Returns -1. */
 ssize_t diw_stream_broken(int fd, struct diw_sock_stream *st, enum diw_sock_counter why);
 

@@ -32,6 +32,18 @@ bool diw_stream_has_ended(int fd)
 	return real.poll(&p, 1, 0) > 0;
 }
 
+/* For MSG_PEEK with MSG_WAITALL, which looks at the first 64 KiB. */
+bool diw_stream_await_more(int fd)
+{
+	int held = 0;
+	ssize_t n;
+
+	if (diw_stream_is_nonblocking(fd, 0) || real.ioctl(fd, FIONREAD, &held) < 0 || held >= (int)DIW_STAGE)
+		return false;
+	n = real.recv(fd, NULL, (size_t)held + 1, MSG_PEEK | MSG_TRUNC | MSG_WAITALL);
+	return n > held;
+}
+
 /* Keeps the N bytes of an incomplete FPDU. Otherwise their packet, of which other bytes may have been taken, would
  * occupy the room in the queue that the rest needs. */
 static bool part_keep(int fd, struct diw_sock_stream *st, uint8_t *stage, size_t n)

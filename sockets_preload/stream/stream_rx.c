@@ -538,6 +538,10 @@ static ssize_t recv_all(struct call *c, uint64_t cookie, bool *plain)
 		}
 		if (c->done == c->len || (c->done >= enough(c) && !(c->flags & MSG_WAITALL)))
 			break;
+		if (rc == DONE && c->flags & MSG_PEEK && may_wait(c) && diw_stream_await_more(c->fd)) {
+			c->done = 0;
+			continue;
+		}
 		if (rc == DONE)
 			return c->done || !(c->flags & MSG_WAITALL) ? (ssize_t)c->done : 0;
 		if (errno != EAGAIN || !may_wait(c) || !rx_waits(c))

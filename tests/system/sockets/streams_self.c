@@ -146,6 +146,34 @@ static void looks_framed(const char *bytes, int ends)
 	close(b);
 }
 
+static void *sends_later(void *arg)
+{
+	poll(NULL, 0, 100);
+	send(a, "later", 5, 0);
+	return arg;
+}
+
+/* MSG_PEEK waits for all bytes that MSG_WAITALL asks for. */
+static void peeks_at_all(void)
+{
+	char buf[100] = "";
+	pthread_t t;
+
+	connects();
+	send(a, "first ", 6, 0);
+	waits_for(b, 6);
+	pthread_create(&t, NULL, sends_later, NULL);
+	tell("all that will come", recv(b, buf, 11, MSG_PEEK | MSG_WAITALL));
+	puts(buf);
+	pthread_join(t, NULL);
+	setsockopt(b, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_usec = 100000 }, sizeof(struct timeval));
+	tell("all, after a time", recv(b, buf, 20, MSG_PEEK | MSG_WAITALL));
+	tell("all, at once", recv(b, buf, 20, MSG_PEEK | MSG_WAITALL | MSG_DONTWAIT));
+	shutdown(a, SHUT_WR);
+	tell("all until the end", recv(b, buf, 20, MSG_PEEK | MSG_WAITALL));
+	closes();
+}
+
 static _Atomic int goes;
 
 static void *receives(void *arg)
@@ -260,6 +288,7 @@ int main(void)
 	listening();
 	strings();
 	discards();
+	peeks_at_all();
 	looks_framed("M", 0);
 	looks_framed("MPA ID Req Frame", 1);
 	cancelled(receives);
