@@ -68,6 +68,16 @@ static ssize_t file_write(void *cookie, const char *buf, size_t n)
 	return (ssize_t)done;
 }
 
+/* A socket cannot be positioned, and the C library expects its error; FILE may be another file since freopen(). */
+static int file_seek(void *cookie, off64_t *at, int whence)
+{
+	off64_t rc = lseek64(fd_of(cookie), *at, whence);
+
+	if (rc >= 0)
+		*at = rc;
+	return rc < 0 ? -1 : 0;
+}
+
 static int file_close(void *cookie)
 {
 	int fd = fd_of(cookie);
@@ -78,7 +88,8 @@ static int file_close(void *cookie)
 
 static FILE *open_file(int fd, const char *mode)
 {
-	static const cookie_io_functions_t io = { .read = file_read, .write = file_write, .close = file_close };
+	static const cookie_io_functions_t io = { .read = file_read, .write = file_write,
+						  .seek = file_seek, .close = file_close };
 	int i = file_claim(fd);
 	FILE *f = i < 0 ? NULL : fopencookie((void *)(intptr_t)i, mode, io);
 
