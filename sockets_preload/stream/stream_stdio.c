@@ -7,35 +7,53 @@
 
 #include "sockets_preload/stream/stream.h"
 
-#define MOST_FILES 1024
+#define EACH 1024                        /* files of a block */
+#define BLOCKS 1024
 
 int __dprintf_chk(int fd, int flag, const char *fmt, ...);
 
-/* The files of ours, and their descriptors. */
-static struct { FILE *_Atomic f; _Atomic int fd; } files[MOST_FILES];
+/* The files of ours, and their descriptors. A block is made when it is needed, and stays. */
+struct file { FILE *_Atomic f; _Atomic int fd; };
+static struct file first[EACH], *_Atomic blocks[BLOCKS] = { first };
 static _Atomic int highest;              /* index of the last used entry, and one more */
+
+static struct file *file_at(int i)
+{
+	return atomic_load_explicit(&blocks[i / EACH], memory_order_acquire) + i % EACH;
+}
+
+static bool block_make(int n)
+{
+	struct file *made = calloc(EACH, sizeof *made), *other = NULL;
+
+	if (made && !atomic_compare_exchange_strong(&blocks[n], &other, made))
+		free(made);
+	return made || other;
+}
 
 static int file_find(const FILE *f)
 {
 	int n = atomic_load_explicit(&highest, memory_order_acquire);
 
 	for (int i = 0; i < n; i++)
-		if (atomic_load_explicit(&files[i].f, memory_order_acquire) == f)
+		if (atomic_load_explicit(&file_at(i)->f, memory_order_acquire) == f)
 			return i;
 	return -1;
 }
 
-static FILE *const taken = (FILE *)&files;   /* marks an entry whose file does not exist yet */
+static FILE *const taken = (FILE *)&first;   /* marks an entry whose file does not exist yet */
 
 static int file_claim(int fd)
 {
-	for (int i = 0; i < MOST_FILES; i++) {
+	for (int i = 0; i < BLOCKS * EACH; i++) {
 		FILE *none = NULL;
 		int n = atomic_load(&highest);
 
-		if (!atomic_compare_exchange_strong(&files[i].f, &none, taken))
+		if (!atomic_load(&blocks[i / EACH]) && !block_make(i / EACH))
+			return -1;
+		if (!atomic_compare_exchange_strong(&file_at(i)->f, &none, taken))
 			continue;
-		atomic_store(&files[i].fd, fd);
+		atomic_store(&file_at(i)->fd, fd);
 		while (n <= i && !atomic_compare_exchange_weak(&highest, &n, i + 1))
 			;
 		return i;
@@ -45,7 +63,7 @@ static int file_claim(int fd)
 
 static int fd_of(void *cookie)
 {
-	return atomic_load(&files[(intptr_t)cookie].fd);
+	return atomic_load(&file_at((int)(intptr_t)cookie)->fd);
 }
 
 static ssize_t file_read(void *cookie, char *buf, size_t n)
@@ -82,7 +100,7 @@ static int file_close(void *cookie)
 {
 	int fd = fd_of(cookie);
 
-	atomic_store(&files[(intptr_t)cookie].f, NULL);
+	atomic_store(&file_at((int)(intptr_t)cookie)->f, NULL);
 	return close(fd);
 }
 
@@ -94,7 +112,7 @@ static FILE *open_file(int fd, const char *mode)
 	FILE *f = i < 0 ? NULL : fopencookie((void *)(intptr_t)i, mode, io);
 
 	if (i >= 0)
-		atomic_store(&files[i].f, f);
+		atomic_store(&file_at(i)->f, f);
 	return f;
 }
 
@@ -128,7 +146,7 @@ DIW_API int fileno(FILE *f)
 	int i = file_find(f);
 
 	diw_preload_init();
-	return i < 0 ? real.fileno(f) : atomic_load(&files[i].fd);
+	return i < 0 ? real.fileno(f) : atomic_load(&file_at(i)->fd);
 }
 
 DIW_API int fileno_unlocked(FILE *f)
@@ -136,7 +154,7 @@ DIW_API int fileno_unlocked(FILE *f)
 	int i = file_find(f);
 
 	diw_preload_init();
-	return i < 0 ? real.fileno_unlocked(f) : atomic_load(&files[i].fd);
+	return i < 0 ? real.fileno_unlocked(f) : atomic_load(&file_at(i)->fd);
 }
 
 /* A program started by a super-server has the stream as its standard files. */

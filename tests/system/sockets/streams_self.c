@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -20,6 +21,7 @@
 #define LIMIT_MS 30000
 #define BYTES 300003u                    /* of each of many connections that end at once */
 #define ENDS 500
+#define FILES 1100                      /* more than a block of the interposer's */
 
 static int listener, a, b;
 static struct sockaddr_in at = { .sin_family = AF_INET };
@@ -174,6 +176,53 @@ static void peeks_at_all(void)
 	closes();
 }
 
+/* A stdio file of a connection. */
+static void file(void)
+{
+	char line[100];
+	FILE *f;
+
+	connects();
+	f = fdopen(b, "r+");
+	send(a, "one\ntwo\n", 8, 0);
+	waits_for(b, 8);
+	tell("a line", fgets(line, sizeof line, f) ? (ssize_t)strlen(line) : -1);
+	tell("fflush() with unread input", fflush(f));
+	tell("where", ftell(f));
+	tell("there", fseek(f, 0, SEEK_SET));
+	tell("another line", fgets(line, sizeof line, f) ? (ssize_t)strlen(line) : -1);
+	tell("its end", fclose(f));
+	close(a);
+}
+
+/* Each of many files has its connection's bytes. */
+static void many_files(void)
+{
+	static FILE *f[FILES];
+	static int from[FILES];
+	struct rlimit l;
+	int good = 0;
+	char c = 0;
+
+	getrlimit(RLIMIT_NOFILE, &l);
+	l.rlim_cur = l.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &l);
+	for (int i = 0; i < FILES; i++) {
+		connects();
+		f[i] = fdopen(b, "r");
+		from[i] = a;
+	}
+	for (int i = 0; i < FILES; i++) {
+		c = (char)i;
+		send(from[i], &c, 1, 0);
+		close(from[i]);
+		good += f[i] && fgetc(f[i]) == (unsigned char)c && fgetc(f[i]) == EOF;
+		if (f[i])
+			fclose(f[i]);
+	}
+	tell("files with their bytes", good);
+}
+
 static _Atomic int goes;
 
 static void *receives(void *arg)
@@ -288,6 +337,8 @@ int main(void)
 	listening();
 	strings();
 	discards();
+	file();
+	many_files();
 	peeks_at_all();
 	looks_framed("M", 0);
 	looks_framed("MPA ID Req Frame", 1);
