@@ -98,17 +98,21 @@ ssize_t diw_stream_recvmsg(int fd, struct msghdr *msg, int flags)
 	return rc;
 }
 
-/* Returns how many were sent, or the error of the first. */
+/* Returns how many were sent, or the error of the first. A message that is sent in part is the last one, as in the
+ * kernel. */
 int diw_stream_sendmmsg(int fd, struct mmsghdr *vec, unsigned n, int flags)
 {
+	bool whole = true;
 	unsigned i;
 
-	for (i = 0; i < n && i < UIO_MAXIOV; i++) {
-		ssize_t rc = diw_stream_sendmsg(fd, &vec[i].msg_hdr, flags);
+	for (i = 0; i < n && i < UIO_MAXIOV && whole; i++) {
+		const struct msghdr *m = &vec[i].msg_hdr;
+		ssize_t rc = diw_stream_sendmsg(fd, m, flags);
 
 		if (rc < 0)
 			return i ? (int)i : -1;
 		vec[i].msg_len = (unsigned)rc;
+		whole = !rc || (size_t)rc == diw_iov_len(m->msg_iov, m->msg_iovlen);
 	}
 	return (int)i;
 }

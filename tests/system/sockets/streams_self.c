@@ -223,6 +223,36 @@ static void many_files(void)
 	tell("files with their bytes", good);
 }
 
+static void *takes_later(void *arg)
+{
+	char buf[3000];
+
+	poll(NULL, 0, 600);
+	while (recv(b, buf, sizeof buf, 0) > 0)
+		;
+	return arg;
+}
+
+/* Nothing is sent behind a message that sendmmsg() could send only in part, although there is room later. */
+static void sends_in_part(void)
+{
+	static char buf[10 << 20];
+	struct iovec iov = { buf, sizeof buf }, last = { buf, 1 };
+	struct mmsghdr m[2] = { { .msg_hdr = { .msg_iov = &iov, .msg_iovlen = 1 } },
+				{ .msg_hdr = { .msg_iov = &last, .msg_iovlen = 1 } } };
+	pthread_t t;
+
+	connects();
+	setsockopt(a, SOL_SOCKET, SO_SNDBUF, &(int){ 9000 }, sizeof(int));
+	setsockopt(a, SOL_SOCKET, SO_SNDTIMEO, &(struct timeval){ .tv_usec = 400000 }, sizeof(struct timeval));
+	pthread_create(&t, NULL, takes_later, NULL);
+	tell("messages, of which the last is sent in part", sendmmsg(a, m, 2, 0));
+	tell("... it is", m[0].msg_len > 0 && m[0].msg_len < sizeof buf);
+	shutdown(a, SHUT_WR);
+	pthread_join(t, NULL);
+	closes();
+}
+
 static _Atomic int goes;
 
 static void *receives(void *arg)
@@ -339,6 +369,7 @@ int main(void)
 	discards();
 	file();
 	many_files();
+	sends_in_part();
 	peeks_at_all();
 	looks_framed("M", 0);
 	looks_framed("MPA ID Req Frame", 1);
