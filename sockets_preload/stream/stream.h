@@ -63,6 +63,8 @@ static inline bool diw_stream_is(const struct diw_sock_stream *st, uint64_t cook
 /* Returns the mark of the TCP socket FD. */
 uint32_t diw_stream_look(int fd, struct diw_sock *s);
 bool diw_stream_is_tcp(int fd);
+/* Whether FD still is the connection COOKIE, whose slot is ST. False: errno is EBADF. */
+bool diw_stream_has_stayed(int fd, const struct diw_sock_stream *st, uint64_t cookie);
 /* A TCP socket that this process created and has not changed since; or NULL. */
 struct diw_sock *diw_stream_new(int fd);
 void diw_stream_binds(int fd);

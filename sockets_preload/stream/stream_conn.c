@@ -66,6 +66,18 @@ bool diw_stream_is_tcp(int fd)
 	return is;
 }
 
+/* Another thread may close FD while a call waits on it, and the number may be another socket's by then. */
+bool diw_stream_has_stayed(int fd, const struct diw_sock_stream *st, uint64_t cookie)
+{
+	uint64_t now = 0;
+
+	if ((diw_stream_slot(fd, &now) == st && now == cookie) || diw_is_confined() ||
+	    diw_sock_option64(fd, SO_COOKIE) == cookie)
+		return true;
+	errno = EBADF;
+	return false;
+}
+
 static bool name(int fd, struct diw_addr *a, int (*get)(int, struct sockaddr *, socklen_t *))
 {
 	struct sockaddr_storage ss;

@@ -530,7 +530,7 @@ static ssize_t recv_all(struct call *c, uint64_t cookie, bool *plain)
 	if (waited && !rx_waits(c))
 		return -1;
 	for (;;) {
-		int rc = rx_attempt(c, cookie);
+		int rc = waited && !diw_stream_has_stayed(c->fd, c->st, cookie) ? FAILED : rx_attempt(c, cookie);
 
 		if (rc == PLAIN) {
 			*plain = true;

@@ -489,7 +489,8 @@ static ssize_t send_all(struct call *c, uint64_t cookie, bool *plain)
 			*plain = true;
 			return -1;
 		}
-		if (rc == FAILED && (errno != EAGAIN || !may_go_on(c, &deadline)))
+		if (rc == FAILED && (errno != EAGAIN || !may_go_on(c, &deadline) ||
+				     !diw_stream_has_stayed(c->fd, c->st, cookie)))
 			break;
 	} while (c->len || rc == FAILED);
 	return c->done || !c->len ? (ssize_t)c->done : -1;

@@ -362,12 +362,53 @@ static void ends(void)
 	tell("the sender's status", status);
 }
 
+static void *waits(void *arg)
+{
+	char buf[100];
+
+	recv(*(int *)arg, buf, sizeof buf, 0);
+	return arg;
+}
+
+/* A socket is closed while a thread waits on it, and its number becomes another connection's. */
+static void reused(void)
+{
+	char buf[100] = "";
+	int fd, from;
+	pthread_t t;
+
+	connects();
+	fd = b;
+	from = a;
+	pthread_create(&t, NULL, waits, &fd);
+	poll(NULL, 0, 200);
+	close(fd);
+	a = socket(AF_INET, SOCK_STREAM, 0);     /* has the number; the other end shall have it */
+	dup2(a, 1000);
+	close(a);
+	a = 1000;
+	if (connect(a, (void *)&at, sizeof at) < 0 || (b = accept(listener, NULL, NULL)) < 0)
+		exit(1);
+	tell("the number is used again", b == fd);
+	send(a, "1", 1, 0);
+	tell("it receives", recv(b, buf, 1, 0));
+	send(from, "late", 4, 0);
+	poll(NULL, 0, 200);
+	send(a, "its own", 7, 0);
+	pthread_join(t, NULL);
+	tell("it receives its own bytes", recv(b, buf, sizeof buf, MSG_DONTWAIT));
+	puts(buf);
+	close(from);
+	closes();
+}
+
 int main(void)
 {
 	listening();
 	strings();
 	discards();
 	file();
+	reused();
 	many_files();
 	sends_in_part();
 	peeks_at_all();
