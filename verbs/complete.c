@@ -35,8 +35,10 @@ static void restore_front(struct diw_recv *r)
 {
 	struct diw_rwqe *w = diw_container(r, struct diw_rwqe, recv);
 
-	w->sge[w->skipped].to -= w->cut;
-	w->sge[w->skipped].len += w->cut;
+	if (w->cut) {                           /* otherwise the header may have filled all entries */
+		w->sge[w->skipped].to -= w->cut;
+		w->sge[w->skipped].len += w->cut;
+	}
 	r->buf = (struct diw_ddp_buf){ w->sge, r->buf.n + w->skipped, w->len };
 	w->skipped = w->cut = 0;
 }

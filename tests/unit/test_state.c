@@ -198,6 +198,35 @@ START_TEST(grh)
 }
 END_TEST
 
+/* A receive that has room for the header alone, in as many entries as the queue pair allows. Behind the entries of the
+ * only receive no memory belongs to the queue: a sanitizer reports an access to it. */
+START_TEST(grh_alone)
+{
+	struct diw_sge sge[2] = { { k.mem + HALF, 20, k.mr->stag }, { k.mem + HALF + 1000, 20, k.mr->stag } };
+	struct diw_recv_wr wr = { .wr_id = 7, .sge = sge, .num_sge = 2 };
+	struct diw_qp_attr attr;
+	struct diw_wc wc;
+	struct end g;
+
+	end_attr(&attr);
+	attr.dgram.grh = true;
+	attr.rq_depth = 1;
+	attr.max_sge = 2;
+	end_open(&g, &k, &attr, 16);
+	for (int i = 0; i < 3; i++) {
+		memset(k.mem + HALF, 0, 2000);
+		ck_assert_int_eq(diw_post_recv(g.qp, &wr, NULL), 0);
+		ck_assert_int_eq(end_send(&a, &g, 0, 0, 0), 0);
+		wc = rc_wc(g.rcq);
+		ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);
+		ck_assert_uint_eq(wc.wr_id, 7);
+		ck_assert_uint_eq(wc.byte_len, 40);
+		ck_assert_mem_eq(k.mem + HALF + 1000 + 12, a.addr.ip + 12, 4);
+	}
+	end_close(&g);
+}
+END_TEST
+
 START_TEST(resize)
 {
 	struct diw_wc wc[40];
@@ -435,6 +464,7 @@ Suite *suite_state(void)
 	tcase_add_test(t, late_peer);
 	tcase_add_test(t, rereg);
 	tcase_add_test(t, grh);
+	tcase_add_test(t, grh_alone);
 	tcase_add_test(t, resize);
 	tcase_add_test(t, hold);
 	tcase_add_test(t, all_or_nothing);
