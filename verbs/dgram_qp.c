@@ -49,7 +49,7 @@ int diw_dgram_qp_check(const struct diw_qp_attr *a)
 
 /* Opens the sockets, and the impairment above them. */
 static int open_dgrams(struct diw_qp *qp, const struct diw_dgram_attr *attr, const struct diw_impair_spec *spec,
-		       struct diw_dgram **out)
+		       bool one_peer, struct diw_dgram **out)
 {
 	struct diw_dgram *d;
 	struct diw_capture *capture;
@@ -58,7 +58,8 @@ static int open_dgrams(struct diw_qp *qp, const struct diw_dgram_attr *attr, con
 	if (rc != 0)
 		return rc;
 	qp->socket = d;
-	if (!spec && !attr->peer.port)
+	/* With one peer the order counts: messages by memory would overtake those by the wire. */
+	if (!spec && !one_peer)
 		diw_loopback_wrap(qp, &d);
 	capture = diw_dev_capture(qp->dev, &d);
 	rc = diw_impair_open(d, spec, &qp->impair);
@@ -107,7 +108,7 @@ int diw_dgram_qp_open(struct diw_qp *qp, const struct diw_qp_attr *a, const stru
 		diw_log(DIW_LOG_TELL, "%s \"%s\": %s", a->impair ? "impairment" : "DIWARP_IMPAIR", text, err);
 		return -EINVAL;
 	}
-	rc = open_dgrams(qp, &da, spec, &d);
+	rc = open_dgrams(qp, &da, spec, peer, &d);
 	diw_impair_spec_free(spec);
 	if (rc != 0)
 		return diw_fail(rc, "diw_qp_create: a UDP socket at %s", diw_addr_str(&da.local, name));

@@ -2,6 +2,7 @@
 /* Changes of queue pairs and completion queues after their creation. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/rc_kit.h"
@@ -102,6 +103,38 @@ START_TEST(late_peer)
 	ck_assert_uint_eq(rc_wc(d.rcq).opcode, DIW_WC_RECV_WRITE_IMM);
 	end_close(&c);
 	end_close(&d);
+}
+END_TEST
+
+/* With DIWARP_LOOPBACK=memory UD takes shared memory after a while. UC takes the wire, also when its peer is set after
+ * its creation: the messages of two ways would overtake each other. */
+START_TEST(late_peer_memory)
+{
+	struct diw_qp_attr attr;
+	struct kit near, far;
+	struct end c, d;
+
+	setenv("DIWARP_LOOPBACK", "memory", 1);
+	kit_open(&near, DIW_PROGRESS_THREAD);
+	kit_open(&far, DIW_PROGRESS_THREAD);
+	end_attr(&attr);
+	attr.type = _i ? DIW_QP_UC : DIW_QP_UD;
+	end_open(&c, &near, &attr, 16);
+	end_open(&d, &far, &attr, 16);
+	if (_i) {
+		ck_assert_int_eq(diw_qp_set_peer(c.qp, &(struct diw_dest){ .addr = d.addr }, NULL), 0);
+		ck_assert_int_eq(diw_qp_set_peer(d.qp, &(struct diw_dest){ .addr = c.addr }, NULL), 0);
+	}
+	for (int i = 0; i < 5000 && end_counter(&c, "shm_tx_datagrams") == 0; i++) {
+		ck_assert_int_eq(end_recv(&d, HALF, 100, 1), 0);
+		ck_assert_int_eq(end_send(&c, &d, 0, 100, 0), 0);
+		ck_assert_int_eq(rc_wc(d.rcq).status, DIW_WC_SUCCESS);
+	}
+	ck_assert_int_eq(end_counter(&c, "shm_tx_datagrams") > 0, _i == 0);
+	end_close(&c);
+	end_close(&d);
+	kit_close(&near);
+	kit_close(&far);
 }
 END_TEST
 
@@ -462,6 +495,7 @@ Suite *suite_state(void)
 	tcase_add_test(t, ended);
 	tcase_add_test(t, qkey);
 	tcase_add_test(t, late_peer);
+	tcase_add_loop_test(t, late_peer_memory, 0, 2);
 	tcase_add_test(t, rereg);
 	tcase_add_test(t, grh);
 	tcase_add_test(t, grh_alone);
