@@ -150,15 +150,21 @@ static bool is_access(uint16_t fault)
 	}
 }
 
-/* The event for a fault of the peer. A fault of ours, and a lost connection, are reported by completions. An RNIC
- * raises an event for a Terminate message too (RFC 5040 section 4.8). A fault does not end a datagram queue pair. */
-static bool error_event(struct of_context *ctx, struct of_qp *qp, struct ibv_async_event *ev)
+/* Whether the queue pair has an event for E: one of RC, for a fault of the peer. A fault of ours is reported by
+ * completions, and so is a lost connection, also one that is lost within a message. An RNIC raises an event for a
+ * Terminate message too (RFC 5040 section 4.8). A fault does not end a datagram queue pair. */
+static bool is_peer_fault(const struct of_qp *qp, const struct diw_qp_error *e)
+{
+	return qp->qp.qp_type == IBV_QPT_RC && e->fault && (e->remote ? qp->rnic : e->fault != DIW_FAULT_MPA_CLOSED);
+}
+
+static bool error_event(struct of_qp *qp, struct ibv_async_event *ev)
 {
 	struct diw_qp_error e;
 	bool found = false;
 
 	while (diw_qp_error_get(qp->diw, &e) == 0) {
-		if (qp->qp.qp_type != IBV_QPT_RC || !e.fault || (e.remote && !of_is_rnic(&ctx->v.context)))
+		if (!is_peer_fault(qp, &e))
 			continue;
 		ev->event_type = !e.remote && is_access(e.fault) ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_FATAL;
 		found = true;
@@ -173,7 +179,7 @@ static bool event_translate(struct of_context *ctx, const struct diw_event *d, s
 	switch (d->type) {
 	case DIW_EVENT_QP_ERROR:
 		ev->element.qp = (struct ibv_qp *)find_qp(ctx, d->qp);
-		return ev->element.qp && error_event(ctx, of_qp(ev->element.qp), ev);
+		return ev->element.qp && error_event(of_qp(ev->element.qp), ev);
 	case DIW_EVENT_LAST_WQE:
 	case DIW_EVENT_SQ_DRAINED:
 		ev->element.qp = (struct ibv_qp *)find_qp(ctx, d->qp);

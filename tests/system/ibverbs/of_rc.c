@@ -3,6 +3,7 @@
  * a thousand pairs. */
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -92,6 +93,27 @@ static void left_alone(void)
 	CHECK(post_send(&a, 0, 64, 2) == 0 && next_is(&a, 2, IBV_WC_RETRY_EXC_ERR),
 	      "... until it sends: retries exceeded");
 	CHECK(state_of(&a) == IBV_QPS_ERR && next_is(&a, 1, IBV_WC_WR_FLUSH_ERR), "... and its receives are flushed");
+	side_close(&a);
+}
+
+/* The peer goes while it sends a message: the same, and no event, which would say that a queue pair has failed. */
+static void left_alone_within(void)
+{
+	struct side a = { 0 }, b = { 0 };
+	int flags = fcntl(dev->async_fd, F_GETFL);
+	struct ibv_async_event ev;
+
+	CHECK(pair_open(&a, &b, IBV_QPT_RC, 0), "a pair");
+	post_send(&b, 0, HALF, 1);              /* it waits for a receive, and does not fit the sockets' buffers */
+	CHECK(none(&a), "... one end sends");
+	side_close(&b);
+	post_recv(&a, HALF, HALF, 2);
+	CHECK(none(&a) && state_of(&a) == IBV_QPS_RTS, "who is left alone within a message is not told");
+	fcntl(dev->async_fd, F_SETFL, flags | O_NONBLOCK);
+	CHECK(ibv_get_async_event(dev, &ev) == -1 && errno == EAGAIN, "... by no event either");
+	fcntl(dev->async_fd, F_SETFL, flags);
+	CHECK(post_send(&a, 0, 64, 3) == 0 && next_is(&a, 3, IBV_WC_RETRY_EXC_ERR), "... until it sends");
+	CHECK(next_is(&a, 2, IBV_WC_WR_FLUSH_ERR), "... and its receives are flushed");
 	side_close(&a);
 }
 
@@ -375,6 +397,7 @@ int main(void)
 	reset_first(true);
 	reset_first(false);
 	left_alone();
+	left_alone_within();
 	nobody_there();
 	waits();
 	wrong_psn();
