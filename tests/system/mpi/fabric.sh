@@ -44,12 +44,20 @@ for keys in "" keys; do
 done
 by_memory() { [ "$(jq -s 'map(.counters | .shm_tx_datagrams + .shm_tx_bytes) | max' "$TMP/shown")" -gt 0 ]; }
 for mode in write-record sendrecv rc; do
-	background "$TMP/shown" sh -c "while :; do '$DIW' stat --json; sleep 0.2; done"
+	rm -f "$TMP/shown"
+	background "$TMP/watch" sh -c "
+		until [ -e '$TMP/id' ]; do sleep 0.1; done
+		while [ -e '$TMP/id' ]; do
+			'$DIW' stat --json \$(cat '$TMP/id') >> '$TMP/shown'
+			sleep 0.2
+		done"
+	# shellcheck disable=SC2016  # of the inner shell
 	run "messages of every kind by shared memory, $mode" env DIWARP_LOOPBACK=memory FI_DIWARP_MODE=$mode \
-		timeout 300 "$BUILD/tests/system/fabric" diw_lo
-	kill "$PID"
+		timeout 300 sh -c 'echo $$ > "$0"; exec "$@"' "$TMP/id" "$BUILD/tests/system/fabric" diw_lo
+	rm "$TMP/id"
 	check "... to the end" matches "$OUT" '(^|
 )done$'
+	join "$PID" 10
 	check "... diw stat shows that they went by memory" by_memory
 done
 run "calls that move no data" timeout 300 "$BUILD/tests/system/fabric_calls" diw_lo
