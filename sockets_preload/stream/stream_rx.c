@@ -540,6 +540,7 @@ static ssize_t recv_all(struct call *c, uint64_t cookie, bool *plain)
 			break;
 		if (rc == DONE && c->flags & MSG_PEEK && may_wait(c) && diw_stream_await_more(c->fd)) {
 			c->done = 0;
+			waited = true;
 			continue;
 		}
 		if (rc == DONE)
