@@ -16,7 +16,11 @@
 #include "tests/system/ibverbs/of_kit.h"
 #include "verbs/host/port.h"
 
+#define EVENT_USER 18           /* the event that rdma_write_cm_event() writes */
 #define SOON_MS 30000           /* only a failure takes so long */
+
+/* rdma_write_cm_event(), which older headers do not declare. */
+int write_event(struct rdma_cm_id *id, int event, int status, uint64_t arg) __asm__("rdma_write_cm_event");
 
 static inline double seconds(void)
 {

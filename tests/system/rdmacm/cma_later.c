@@ -5,9 +5,8 @@
 #include <poll.h>
 #include <stdint.h>
 
-enum { EVENT_ADDRINFO_RESOLVED = 16, EVENT_USER = 18, SUBNET = 0x10 };
+enum { EVENT_ADDRINFO_RESOLVED = 16, SUBNET = 0x10 };
 
-int write_event(struct rdma_cm_id *id, int event, int status, uint64_t arg) __asm__("rdma_write_cm_event");
 int resolve(struct rdma_cm_id *id, const char *node, const char *service, const struct rdma_addrinfo *hints)
 	__asm__("rdma_resolve_addrinfo");
 int query(struct rdma_cm_id *id, struct rdma_addrinfo **info) __asm__("rdma_query_addrinfo");

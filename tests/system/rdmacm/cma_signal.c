@@ -7,10 +7,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#define EVENT_USER 18
 #define ROUND_US 1000
-
-int write_event(struct rdma_cm_id *id, int event, int status, uint64_t arg) __asm__("rdma_write_cm_event");
 
 static struct rdma_event_channel *ch;
 static struct ibv_context *verbs;
