@@ -89,7 +89,7 @@ static void left_alone(void)
 	CHECK(pair_open(&a, &b, IBV_QPT_RC, 0), "a pair");
 	post_recv(&a, HALF, 64, 1);
 	side_close(&b);
-	CHECK(none(&a) && state_of(&a) == IBV_QPS_RTS, "who is left alone is not told");
+	CHECK(none(&a) && state_of(&a) == IBV_QPS_RTS, "an end that is left alone has no completion");
 	CHECK(post_send(&a, 0, 64, 2) == 0 && next_is(&a, 2, IBV_WC_RETRY_EXC_ERR),
 	      "... until it sends: retries exceeded");
 	CHECK(state_of(&a) == IBV_QPS_ERR && next_is(&a, 1, IBV_WC_WR_FLUSH_ERR), "... and its receives are flushed");
@@ -108,7 +108,7 @@ static void left_alone_within(void)
 	CHECK(none(&a), "... one end sends");
 	side_close(&b);
 	post_recv(&a, HALF, HALF, 2);
-	CHECK(none(&a) && state_of(&a) == IBV_QPS_RTS, "who is left alone within a message is not told");
+	CHECK(none(&a) && state_of(&a) == IBV_QPS_RTS, "an end that is left alone within a message has no completion");
 	fcntl(dev->async_fd, F_SETFL, flags | O_NONBLOCK);
 	CHECK(ibv_get_async_event(dev, &ev) == -1 && errno == EAGAIN, "... by no event either");
 	fcntl(dev->async_fd, F_SETFL, flags);

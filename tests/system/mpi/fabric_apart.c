@@ -117,22 +117,30 @@ static void check_stopped(void)
 	peer_end(0);
 }
 
-/* What waits for a process that was killed fails, although another process has its address and sends at once. ROLE:
- * "meets" if the first process sends a message before. */
+/* A process that acts as FIRST is killed, and one that acts as SECOND gets its address. What waited for the first one
+ * fails. FIRST: "meets" if it sends a message before. */
+static void replace_peer(const char *first, const char *second)
+{
+	uint8_t ready = 0;
+
+	peer_start(first, 0);
+	if (strcmp(first, "meets") == 0)
+		exchange(&a, &b, peer.addr, 7);
+	hear(peer.fd, &ready, 1);
+	operations_begin(peer.addr);
+	peer_end(SIGKILL);
+	peer_start(second, ntohs(peer.name.sin_port));
+	hear(peer.fd, &ready, 1);
+	operations_fail(FI_ECONNRESET);
+}
+
+/* The process that gets the address sends at once. */
 static void restarted(const char *role)
 {
 	struct fi_cq_tagged_entry c;
 	uint8_t ready = 0;
 
-	peer_start(role, 0);
-	if (strcmp(role, "meets") == 0)
-		exchange(&a, &b, peer.addr, 7);
-	hear(peer.fd, &ready, 1);
-	operations_begin(peer.addr);
-	peer_end(SIGKILL);
-	peer_start("speaks", ntohs(peer.name.sin_port));
-	hear(peer.fd, &ready, 1);
-	operations_fail(FI_ECONNRESET);
+	replace_peer(role, "speaks");
 	REQUIRE(fi_trecv(a.ep, in, 8, NULL, peer.addr, 1, 0, NULL) == 0 && next_late(&c) == 0);
 	expect_in(8);
 	tell(peer.fd, &ready, 1);
@@ -149,14 +157,7 @@ static void check_restarted_silently(void)
 	uint64_t got = 0, value = 7;
 	uint8_t ready = 0;
 
-	peer_start("meets", 0);
-	exchange(&a, &b, peer.addr, 7);
-	hear(peer.fd, &ready, 1);
-	operations_begin(peer.addr);
-	peer_end(SIGKILL);
-	peer_start("listens", ntohs(peer.name.sin_port));
-	hear(peer.fd, &ready, 1);
-	operations_fail(FI_ECONNRESET);
+	replace_peer("meets", "listens");
 	REQUIRE(fi_trecv(a.ep, &got, 8, NULL, peer.addr, 1, 0, &got) == 0);
 	REQUIRE(fi_tinject(a.ep, &value, 8, peer.addr, 1) == 0);
 	tell(peer.fd, &ready, 1);
