@@ -317,13 +317,14 @@ measured perf_over_siw "... its Sends, Writes and Reads" three
 
 # Writes at full speed from near to far: ours, siw's with small FPDUs, and siw's with large FPDUs, in turns, all with
 # 128 requests outstanding. The messages are so many that a socket's buffer holds only a small part of them. The ratios
-# are printed and cannot fail: on a busy machine that emulates the guest, rounds contradict each other.
+# are printed and cannot fail: on a busy machine that emulates the guest, rounds contradict each other. Ours must be
+# measured each time. siw's are 0 where its three tries failed: siw loses connections to itself, too, so one may be 0.
 write_siw() {
 	both "ib_write_bw" "mpa_crc_required=$1 try_gso=$2" guest:$PERFTEST \
 		"ib_write_bw -R -F -s $3 -n $4 -d siw_near" \
 		far "ib_write_bw -R -F -s $3 -n $4 -d siw_far @" > "$TMP/rows"
 	grep '^not ok' "$TMP/rows" >&2
-	awk -v size="$3" '$1 == size { print $4 }' <<< "$OUT"
+	awk -v size="$3" '$1 == size { speed = $4 } END { print speed + 0 }' <<< "$OUT"
 }
 # write_ours CRC: prints MiB a second, as perftest counts them, for Writes of 64 KiB and of 1 MiB.
 write_ours() {
@@ -351,8 +352,10 @@ write_rows() {
 	awk -v crc="$1" '{
 		printf "Write of %d KiB, CRC %s: ours %.1f MiB/s, siw %.1f, with try_gso %.1f; ratios %.2f and %.2f\n",
 			$1, crc, $2, $3, $4, $2 / ($3 ? $3 : 1), $2 / ($4 ? $4 : 1) }' "$TMP/speeds"
-	run "Writes were measured, CRC $1" awk -v lines=$(($2 * 2)) 'NF == 4 && $2 > 0 && $3 > 0 && $4 > 0 { n++ }
+	run "our Writes were measured, CRC $1" awk -v lines=$(($2 * 2)) '$2 > 0 { n++ }
 		END { exit n != lines }' "$TMP/speeds"
+	run "... and siw's, but for one at most" awk -v lines=$(($2 * 2)) '{ n += ($3 > 0) + ($4 > 0) }
+		END { exit n < lines * 2 - 1 }' "$TMP/speeds"
 }
 # above KIB: prints in how many rounds our Writes were faster.
 above() {

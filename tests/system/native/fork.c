@@ -156,16 +156,27 @@ static int child(struct node *inherited)
 	return failed;
 }
 
-/* Prints the process id of its child, ends before it, and closes nothing. */
+/* Prints the process id of its child, ends before it, and closes nothing. It ends once the child runs its own code: the
+   library's handler in the child, which releases the capture file, is then done. */
 static void orphan(void)
 {
-	pid_t pid = fork();
+	int running[2];
+	char c;
+	pid_t pid;
 
+	if (pipe(running) < 0)
+		_exit(1);
+	pid = fork();
 	if (pid == 0) {
 		fclose(stdout);
 		fclose(stderr);
+		if (write(running[1], "r", 1) != 1)
+			_exit(1);
 		pause();
+		_exit(0);
 	}
+	if (pid < 0 || read(running[0], &c, 1) != 1)
+		_exit(1);
 	printf("%d\n", (int)pid);
 	fflush(stdout);
 	_exit(0);
