@@ -15,6 +15,9 @@
 #define RX_OTHER_NS (20 * DIW_US)    /* between reads of the socket that did not have the last datagram */
 #define RX_BOTH_NS DIW_MS            /* for this time after datagrams came to both sockets, both are read in turn */
 #define RX_SPINS_NS (5 * DIW_US)     /* a thread that reads less often does not spin, so a socket may be ready */
+#define LONE_NS (10 * DIW_US)        /* a datagram that comes later than this after the last one is alone */
+#define PLAIN_AFTER 256              /* consecutive lone datagrams, after which GRO is turned off */
+#define GRO_AFTER 16                 /* GRO is turned on when so many more datagrams came in bursts than were alone */
 
 static struct diw_udp *udp_of(struct diw_dgram *d)
 {
@@ -31,23 +34,73 @@ static int udp_call(struct diw_udp *u, uint32_t len)
 	return n < 0 ? -errno : 0;
 }
 
+/* One read of FD, which u->rx describes afterwards. The result is recvmsg(2)'s. */
+static ssize_t rx_read(struct diw_udp *u, int fd, const struct diw_udp_reads *r)
+{
+	bool named = fd != u->hot_fd || u->hot_named;
+
+	u->rx.msg_name = named ? &u->rx_name : NULL;
+	u->rx.msg_namelen = named ? sizeof u->rx_name : 0;
+	if (r->plain) {
+		u->rx.msg_controllen = 0;
+		u->rx.msg_flags = 0;
+		return diw_sys_recvfrom(fd, u->rx_buf, sizeof u->rx_buf, 0, u->rx.msg_name,
+					named ? &u->rx.msg_namelen : NULL);
+	}
+	u->rx.msg_controllen = sizeof u->rx_control;
+	return diw_sys_recvmsg(fd, &u->rx);
+}
+
+/* FD has no GRO from now on, unless a datagram is queued: it may be a super-buffer. */
+static void rx_plain(int fd, struct diw_udp_reads *r)
+{
+	char c;
+
+	r->run = 0;
+	diw_udp_gro(fd, false);
+	r->plain = diw_sys_recvfrom(fd, &c, sizeof c, MSG_PEEK, NULL, NULL) < 0 && errno == EAGAIN;
+	if (!r->plain)
+		diw_udp_gro(fd, true);
+}
+
+/* A datagram or a super-buffer was read. A thread that sleeps does not find the socket empty in between. Without GRO
+ * the segment size's control message is missed, and so is that of a wildcard address. */
+static void rx_came(struct diw_udp *u, int fd, struct diw_udp_reads *r)
+{
+	bool lone = (r->waited || u->now - r->ns >= LONE_NS) && !u->rx.msg_controllen;
+
+	r->waited = false;
+	r->ns = u->now;
+	if (r->plain)
+		r->run = lone ? r->run - (r->run > 0) : r->run + 1;
+	else
+		r->run = lone ? r->run + 1 : 0;
+	if (r->plain && r->run >= GRO_AFTER) {
+		r->plain = false;
+		r->run = 0;
+		diw_udp_gro(fd, true);
+	} else if (!r->plain && r->run >= PLAIN_AFTER)
+		rx_plain(fd, r);
+}
+
 /* Bytes of the next datagram or super-buffer; -1: there is none. */
 static ssize_t rx_call(struct diw_udp *u, int fd)
 {
-	for (int i = 0; i < 8; i++) {
-		ssize_t n;
+	struct diw_udp_reads *r = &u->reads[fd == u->hot_fd];
 
-		u->rx.msg_name = fd != u->hot_fd || u->hot_named ? &u->rx_name : NULL;
-		u->rx.msg_namelen = u->rx.msg_name ? sizeof u->rx_name : 0;
-		u->rx.msg_controllen = sizeof u->rx_control;
-		n = diw_sys_recvmsg(fd, &u->rx);
-		if (n >= 0 && !(u->rx.msg_flags & MSG_TRUNC))
+	for (int i = 0; i < 8; i++) {
+		ssize_t n = rx_read(u, fd, r);
+
+		if (n >= 0 && !(u->rx.msg_flags & MSG_TRUNC)) {
+			rx_came(u, fd, r);
 			return n;
+		}
 		if (n >= 0)
 			u->d.c->rx_truncated++;
 		else if (errno == EAGAIN || errno == EWOULDBLOCK) {
 			if (fd == u->hot_fd && u->hot_named)
 				diw_udp_hot_alone(u);
+			r->waited = true;
 			return -1;
 		} else
 			diw_udp_rx_error(u, -errno, fd == u->hot_fd);

@@ -55,6 +55,11 @@ void diw_udp_hot_alone(struct diw_udp *u)
 		tell_own(u, u->hot_fd, false);
 }
 
+void diw_udp_gro(int fd, bool on)
+{
+	udp_set_int(fd, SOL_UDP, UDP_GRO, on);
+}
+
 /* Options of both sockets of a queue pair. Those that a kernel may refuse without harm are not checked. */
 static void set_common(const struct diw_udp *u, int fd)
 {
@@ -65,7 +70,7 @@ static void set_common(const struct diw_udp *u, int fd)
 	if (u->family == AF_INET6)
 		udp_set_int(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_WANT);
 	if (diw_udp_offload().gro)
-		udp_set_int(fd, SOL_UDP, UDP_GRO, 1);
+		diw_udp_gro(fd, true);
 	if (u->any)
 		tell_own(u, fd, true);
 	if (u->group)                           /* a group socket sends nothing */

@@ -23,6 +23,11 @@ ssize_t diw_sys_recvmsg(int fd, struct msghdr *m)
 	return syscall(SYS_recvmsg, fd, m, 0);
 }
 
+ssize_t diw_sys_recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *from, socklen_t *fromlen)
+{
+	return syscall(SYS_recvfrom, fd, buf, len, flags, from, fromlen);
+}
+
 ssize_t diw_sys_errmsg(int fd, struct msghdr *m)
 {
 	return syscall(SYS_recvmsg, fd, m, MSG_ERRQUEUE | MSG_DONTWAIT);

@@ -20,6 +20,7 @@
 int (*kernel_refuse)(const struct msghdr *m, int call);
 int kernel_mtu, kernel_truncate;
 atomic_int kernel_sends, kernel_receives;
+void (*kernel_read)(void);
 
 uint32_t kernel_gso_of(const struct msghdr *m)
 {
@@ -66,6 +67,16 @@ ssize_t diw_sys_errmsg(int fd, struct msghdr *m)
 	return recvmsg(fd, m, MSG_ERRQUEUE | MSG_DONTWAIT);
 }
 
+static ssize_t found(ssize_t n)
+{
+	int err = errno;
+
+	if (n >= 0 && kernel_read)
+		kernel_read();
+	errno = err;
+	return n;
+}
+
 ssize_t diw_sys_recvmsg(int fd, struct msghdr *m)
 {
 	ssize_t n = syscall(SYS_recvmsg, fd, m, 0);
@@ -75,7 +86,15 @@ ssize_t diw_sys_recvmsg(int fd, struct msghdr *m)
 		kernel_truncate--;
 		m->msg_flags |= MSG_TRUNC;
 	}
-	return n;
+	return found(n);
+}
+
+ssize_t diw_sys_recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *from, socklen_t *fromlen)
+{
+	ssize_t n = syscall(SYS_recvfrom, fd, buf, len, flags, from, fromlen);
+
+	kernel_receives++;
+	return flags & MSG_PEEK ? n : found(n);
 }
 
 #ifdef HAVE_URING
