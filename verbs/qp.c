@@ -206,8 +206,8 @@ static struct diw_qp *qp_of(const struct diw_member *m)
 static bool burst_left_nothing(struct diw_qp *qp)
 {
 	return qp->ops->rests && qp->state == DIW_QPS_RTS && qp->link->taken == qp->link->left &&
-	       !qp->link->dgram->state->mtu_changed && !diw_sq_has_executed(qp) && !qp->tell_drained &&
-	       qp->ops->rests(qp);
+	       !(qp->link->dgram && qp->link->dgram->state->mtu_changed) && !diw_sq_has_executed(qp) &&
+	       !qp->tell_drained && qp->ops->rests(qp);
 }
 
 /* Receives one super-buffer, since to find the socket empty would cost another 0.3 us, and the next step reads again

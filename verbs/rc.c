@@ -426,6 +426,16 @@ static uint64_t rc_deadline(const struct diw_qp *qp)
 	return qp->rc.retries ? diw_min64(t, qp->rc.retries) : t;
 }
 
+/* A message has come, and is neither a question nor the end of anything. */
+static bool rc_rests(struct diw_qp *qp)
+{
+	const struct diw_rdmap *r = &qp->rdmap;
+
+	return qp->rc.phase == DIW_RC_OPEN && !diw_rdmap_rc_asked(r) && !diw_rdmap_rc_answering(r) &&
+	       !diw_rdmap_rc_place(r)->due && !diw_confirm_waits(qp) && !diw_rdmap_is_waiting(r) &&
+	       !qp->rc.looks_at && !qp->link->down && qp->want_read && !qp->metered;
+}
+
 const struct diw_qp_ops diw_qp_ops_rc = {
 	.type = DIW_QP_RC, .rdmap = &diw_rdmap_type_rc, .first = DIW_QPS_IDLE, .awaits_recv = true,
 	.requests = 1u << DIW_WR_SEND | 1u << DIW_WR_WRITE | 1u << DIW_WR_READ | 1u << DIW_WR_FETCH_ADD |
@@ -435,7 +445,7 @@ const struct diw_qp_ops diw_qp_ops_rc = {
 	.check = rc_check, .open = rc_create, .reset = rc_reset, .abort = rc_abort, .leave = rc_leave,
 	.query = rc_query, .check_send = diw_rc_check_send, .fill = diw_rc_fill,
 	.outstanding = diw_rc_outstanding, .give_up = diw_rc_give_up, .begin = rc_begin, .run = diw_rc_run,
-	.settle = diw_rc_settle, .deadline = rc_deadline,
+	.settle = diw_rc_settle, .deadline = rc_deadline, .rests = rc_rests,
 };
 
 /* ---- Calls of RC alone ---- */
