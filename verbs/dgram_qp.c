@@ -204,6 +204,8 @@ int diw_dgram_qp_run_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 		/* other segments may have been sent between two parts of a message */
 		if (!diw_rdmap_is_sending(&qp->rdmap) || !diw_sq_is_staged(qp, w))
 			w->first = link->taken;
+		if (w->dst.addr.port == 0)      /* UC */
+			w->dst = *diw_rdmap_peer(&qp->rdmap);
 		w->seq = link->taken + SEQ_OPEN;
 		rc = diw_rdmap_send(&qp->rdmap, w, budget, &status, now);
 		w->seq = link->taken;

@@ -41,10 +41,11 @@ int diw_qp_set_peer(struct diw_qp *qp, const struct diw_dest *peer, const struct
 	return rc;
 }
 
+/* Leaves the destination empty: the peer may be set later, and execution takes the peer of its time. */
 static void uc_fill(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
 {
-	(void)wr;
-	w->dst = *diw_rdmap_peer(&qp->rdmap);
+	(void)qp, (void)wr;
+	w->dst = (struct diw_dest){ 0 };
 }
 
 /* Sends as far as the peer's window reaches, and at most up to the point where the peer must be asked. */

@@ -360,16 +360,14 @@ static int to_reset(struct of_qp *qp)
 	return 0;
 }
 
-static int to_rtr(struct of_qp *qp)
+/* The peer of the address vector. */
+static int take_path(struct of_qp *qp)
 {
 	struct diw_dest peer = { 0 };
-	int rc;
+	int rc = of_addr_from_ah_attr(&peer.addr, &qp->attr.ah_attr, qp->ctx);
 
-	if (of_names_dst(qp))
-		return 0;
-	rc = of_addr_from_ah_attr(&peer.addr, &qp->attr.ah_attr, qp->ctx);
 	if (rc || of_is_group(&qp->attr.ah_attr.grh.dgid))
-		return diw_fail(EINVAL, "ibv_modify_qp: to RTR: the address vector names no peer");
+		return diw_fail(EINVAL, "ibv_modify_qp: the address vector names no peer");
 	peer.addr.port = (uint16_t)qp->attr.dest_qp_num;
 	qp->peer = peer.addr;
 	if (qp->init.qp_type == IBV_QPT_RC)
@@ -379,6 +377,29 @@ static int to_rtr(struct of_qp *qp)
 				qp->attr.dest_qp_num);
 	of_dest_header(&peer, &qp->attr.ah_attr.grh);
 	return -diw_qp_set_peer(qp->diw, &peer, &qp->ctx->gids[qp->attr.ah_attr.grh.sgid_index]);
+}
+
+static int to_rtr(struct of_qp *qp)
+{
+	return of_names_dst(qp) ? 0 : take_path(qp);
+}
+
+/* From SQD to SQD. A connection over TCP keeps its path. A request that has begun cannot change its path (InfiniBand,
+ * volume 1, section 10.3.1.5). */
+static int change_path(struct of_qp *qp)
+{
+	const struct diw_addr before = qp->peer;
+	struct diw_qp_info info;
+	int rc;
+
+	if (qp->init.qp_type != IBV_QPT_UC)
+		return 0;
+	if (diw_qp_query(qp->diw, &info) == 0 && info.sq_busy)
+		return diw_fail(EINVAL, "ibv_modify_qp: IBV_QP_AV: the send queue has not drained yet");
+	rc = take_path(qp);
+	if (rc)
+		qp->peer = before;
+	return rc;
 }
 
 static int to_sqd(struct of_qp *qp, bool tell)
@@ -395,6 +416,8 @@ static int enter(struct of_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to,
 		rc = -diw_qp_set_qkey(qp->diw, qp->attr.qkey);
 	if (qp->init.qp_type == IBV_QPT_RC && from == to && to >= IBV_QPS_RTS)
 		of_rc_limits(qp);
+	if (rc == 0 && from == to && to == IBV_QPS_SQD && (mask & IBV_QP_AV))
+		rc = change_path(qp);
 	if (rc || (from == to && to != IBV_QPS_RESET))
 		return rc;
 	switch (to) {

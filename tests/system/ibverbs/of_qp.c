@@ -205,6 +205,39 @@ static void held(int t)
 	pair_close(&a, &b);
 }
 
+static int move_path(struct side *s, const union ibv_gid *to, uint8_t index)
+{
+	struct ibv_qp_attr a = attr_of(IBV_QPS_SQD, to, 0);
+
+	a.ah_attr.grh.sgid_index = index;
+	return ibv_modify_qp(s->qp, &a, IBV_QP_STATE | IBV_QP_AV);
+}
+
+/* UC: the address vector of a held queue pair changes to another address of the host, and back. */
+static void another_path(void)
+{
+	struct side a = { 0 }, b = { 0 };
+	union ibv_gid other;
+
+	if (ibv_query_gid(dev, 1, 1, &other)) {
+		printf("SKIP: diw_lo has one address\n");
+		return;
+	}
+	CHECK(pair_open(&a, &b, IBV_QPT_UC, 0) && to_state(&a, IBV_QPS_SQD) == 0 && to_state(&b, IBV_QPS_SQD) == 0,
+	      "UC: another path");
+	CHECK(post_recv(&b, HALF, 8, 1) == 0 && post_recv(&b, HALF, 8, 2) == 0 && post_send(&a, 0, 8, 3) == 0,
+	      "a request is held");
+	CHECK(move_path(&a, &other, 1) == 0 && to_state(&a, IBV_QPS_RTS) == 0 && next_is(&a, 3, IBV_WC_SUCCESS) &&
+	      none(&b), "it takes the new path, from which its peer expects nothing");
+	CHECK(move_path(&b, &other, 1) == 0 && to_state(&b, IBV_QPS_RTS) == 0 && post_send(&a, 0, 8, 4) == 0 &&
+	      next_is(&a, 4, IBV_WC_SUCCESS) && next_is(&b, 1, IBV_WC_SUCCESS), "the peer takes it, too");
+	CHECK(to_state(&a, IBV_QPS_SQD) == 0 && to_state(&b, IBV_QPS_SQD) == 0 && move_path(&a, &gid, 0) == 0 &&
+	      move_path(&b, &gid, 0) == 0 && to_state(&a, IBV_QPS_RTS) == 0 && to_state(&b, IBV_QPS_RTS) == 0 &&
+	      post_send(&a, 0, 8, 5) == 0 && next_is(&a, 5, IBV_WC_SUCCESS) && next_is(&b, 2, IBV_WC_SUCCESS),
+	      "and both the old one again");
+	pair_close(&a, &b);
+}
+
 /* A request that has begun: the peer has no receive for it, so its completion does not come. */
 static void draining(void)
 {
@@ -280,6 +313,7 @@ int main(void)
 	for (int t = 0; t < 2; t++)
 		held(t);
 	draining();
+	another_path();
 	shared();
 	CHECK(close_all() == 0, "everything is closed");
 	return failed;
