@@ -222,12 +222,20 @@ int of_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_rec
 #define OF_QPN_GROUP 0xffffffu       /* InfiniBand's number of a group: all attached queue pairs */
 
 /* The request list of the builder, allocated in advance. */
+/* A bind of a list of requests that is being posted. */
+struct of_bind {
+	struct ibv_mw *mw;
+	uint32_t before;                     /* its rkey */
+	uint32_t at;                         /* the place of the request in the list */
+};
+
 struct of_build {
 	pthread_mutex_t lock;                /* held from wr_start to wr_complete or wr_abort */
 	struct diw_send_wr *wrs;
 	struct diw_sge *sge;                 /* init.cap.max_send_sge for each request */
 	uint8_t *data;                       /* init.cap.max_inline_data for each request */
-	uint32_t n;
+	struct of_bind *binds;               /* of these requests; NULL: the queue pair binds no windows */
+	uint32_t n, nbinds;
 	int error;                           /* of the first call that failed; wr_complete returns it */
 };
 
@@ -288,7 +296,10 @@ static inline bool of_may_send(struct of_qp *qp)
 	return atomic_load_explicit(&qp->state, memory_order_relaxed) >= (qp->rnic ? IBV_QPS_RTR : IBV_QPS_RTS);
 }
 int of_ud_dst(const struct of_qp *qp, struct diw_send_wr *w, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey);
-int of_bind_info(struct diw_send_wr *w, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info);
+int of_bind_info(struct diw_send_wr *w, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info,
+		 struct of_bind *bind);
+/* The requests from the one at FIRST on are not posted: their windows have their old rkeys again. */
+void of_bind_undo(const struct of_bind *binds, uint32_t n, uint32_t first);
 
 int of_wr_init(struct of_qp *qp);            /* sets the builder's calls that send_ops_flags names; a positive errno */
 void of_wr_fini(struct of_qp *qp);

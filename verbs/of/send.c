@@ -63,7 +63,8 @@ int of_ud_dst(const struct of_qp *qp, struct diw_send_wr *w, struct ibv_ah *ah, 
 	return 0;
 }
 
-int of_bind_info(struct diw_send_wr *w, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
+int of_bind_info(struct diw_send_wr *w, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info,
+		 struct of_bind *bind)
 {
 	const unsigned remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 	const unsigned access = info->mw_access_flags & ~(unsigned)IBV_ACCESS_LOCAL_WRITE;  /* does not concern peers */
@@ -79,12 +80,43 @@ int of_bind_info(struct diw_send_wr *w, struct ibv_mw *mw, uint32_t rkey, const 
 	w->bind.length = info->length;
 	w->bind.access = (unsigned)of_access(access);
 	w->bind.key = (uint8_t)rkey;
+	bind->mw = mw;
+	bind->before = mw->rkey;
 	if (mw->type == IBV_MW_TYPE_2)          /* programs may read there what their request has made of the key */
 		mw->rkey = (mw->rkey & ~0xffu) | w->bind.key;
 	return 0;
 }
 
-static int fill_kind(struct diw_send_wr *w, const struct ibv_send_wr *wr, int kind)
+/* From the last: a list may bind a window twice. */
+void of_bind_undo(const struct of_bind *binds, uint32_t n, uint32_t first)
+{
+	while (n-- > 0 && binds[n].at >= first)
+		binds[n].mw->rkey = binds[n].before;
+}
+
+/* The binds of a chunk. */
+struct binds {
+	uint32_t n;
+	struct of_bind of[CHUNK];
+};
+
+static int fill_bind(struct diw_send_wr *w, const struct ibv_send_wr *wr, struct binds *binds, uint32_t at)
+{
+	struct of_bind *bind = &binds->of[binds->n];
+	int rc;
+
+	w->num_sge = 0;
+	if (!wr->bind_mw.mw || wr->bind_mw.mw->type != IBV_MW_TYPE_2)
+		return diw_fail(EINVAL, "ibv_post_send: a bind of no window of type 2");
+	rc = of_bind_info(w, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info, bind);
+	if (rc == 0) {
+		bind->at = at;
+		binds->n++;
+	}
+	return rc;
+}
+
+static int fill_kind(struct diw_send_wr *w, const struct ibv_send_wr *wr, int kind, struct binds *binds, uint32_t at)
 {
 	switch (kind) {
 	case RDMA:
@@ -103,16 +135,15 @@ static int fill_kind(struct diw_send_wr *w, const struct ibv_send_wr *wr, int ki
 			w->num_sge = 0;
 		return 0;
 	case BIND:
-		w->num_sge = 0;
-		if (!wr->bind_mw.mw || wr->bind_mw.mw->type != IBV_MW_TYPE_2)
-			return diw_fail(EINVAL, "ibv_post_send: a bind of no window of type 2");
-		return of_bind_info(w, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+		return fill_bind(w, wr, binds, at);
 	default:
 		return 0;
 	}
 }
 
-static int wr_translate(const struct of_qp *qp, struct diw_send_wr *w, const struct ibv_send_wr *wr)
+/* AT: its place in the chunk. */
+static int wr_translate(const struct of_qp *qp, struct diw_send_wr *w, const struct ibv_send_wr *wr,
+			struct binds *binds, uint32_t at)
 {
 	unsigned op = wr->opcode;
 
@@ -130,28 +161,30 @@ static int wr_translate(const struct of_qp *qp, struct diw_send_wr *w, const str
 	w->to = 0;
 	w->timeout_ns = 0;
 	if (!of_names_dst(qp))
-		return fill_kind(w, wr, kinds[op].kind);
+		return fill_kind(w, wr, kinds[op].kind, binds, at);
 	if (op != IBV_WR_SEND && op != IBV_WR_SEND_WITH_IMM)
 		return diw_fail(EINVAL, "ibv_post_send: opcode %u: a datagram queue pair takes only Sends", op);
 	return of_ud_dst(qp, w, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
 }
 
-/* *WR becomes the first request that is not posted, of this chunk or the next. */
 /* A request that is too long is invalid, as with hardware providers. */
 int of_post_errno(int rc)
 {
 	return rc == -EMSGSIZE ? EINVAL : -rc;
 }
 
+/* *WR becomes the first request that is not posted, of this chunk or the next. */
 static int post_chunk(struct of_qp *qp, struct ibv_send_wr **wr)
 {
 	struct diw_send_wr w[CHUNK];
 	const struct diw_send_wr *bad = w;
 	struct ibv_send_wr *first = *wr;
+	struct binds binds;
 	int n = 0, rc = 0, posted;
 
+	binds.n = 0;
 	for (; *wr && n < CHUNK && rc == 0; n++) {
-		rc = wr_translate(qp, &w[n], *wr);
+		rc = wr_translate(qp, &w[n], *wr, &binds, (uint32_t)n);
 		if (rc)
 			break;
 		if (n)
@@ -163,6 +196,7 @@ static int post_chunk(struct of_qp *qp, struct ibv_send_wr **wr)
 	posted = diw_post_send(qp->diw, w, &bad);
 	if (posted == 0)
 		return rc;
+	of_bind_undo(binds.of, binds.n, (uint32_t)(bad - w));
 	for (*wr = first; bad != w; bad--)
 		*wr = (*wr)->next;
 	return of_post_errno(posted);
@@ -230,7 +264,8 @@ int of_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
 	struct of_qp *qp = of_qp(ibqp);
 	struct diw_send_wr w = { .wr_id = bind->wr_id, .flags = send_wr_flags(qp, bind->send_flags) };
-	int rc = of_may_send(qp) ? of_bind_info(&w, mw, 0, &bind->bind_info) : EINVAL;
+	struct of_bind undo;
+	int rc = of_may_send(qp) ? of_bind_info(&w, mw, 0, &bind->bind_info, &undo) : EINVAL;
 
 	if (rc == 0)
 		rc = -diw_post_send(qp->diw, &w, NULL);

@@ -162,13 +162,20 @@ static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
 	struct diw_send_wr *w = build_add(ex, DIW_WR_BIND_MW, 0);
+	struct of_build *b = &of_ex(ex)->build;
+	struct of_bind *bind;
 	int rc;
 
 	if (!w)
 		return;
-	rc = mw && mw->type == IBV_MW_TYPE_2 ? of_bind_info(w, mw, rkey, info) : EINVAL;
-	if (rc)
+	bind = &b->binds[b->nbinds];
+	rc = mw && mw->type == IBV_MW_TYPE_2 ? of_bind_info(w, mw, rkey, info, bind) : EINVAL;
+	if (rc) {
 		fail(of_ex(ex), rc);
+		return;
+	}
+	bind->at = b->n - 1;
+	b->nbinds++;
 }
 
 /* ---- Attributes of an operation ---- */
@@ -262,7 +269,7 @@ static void wr_start(struct ibv_qp_ex *ex)
 	struct of_qp *qp = of_ex(ex);
 
 	pthread_mutex_lock(&qp->build.lock);
-	qp->build.n = 0;
+	qp->build.n = qp->build.nbinds = 0;
 	qp->build.error = of_may_send(qp) ? 0 : EINVAL;
 }
 
@@ -273,13 +280,18 @@ static int wr_complete(struct ibv_qp_ex *ex)
 
 	if (rc == 0 && qp->build.n)
 		rc = of_post_errno(diw_post_send_all(qp->diw, qp->build.wrs));
+	if (rc)
+		of_bind_undo(qp->build.binds, qp->build.nbinds, 0);
 	pthread_mutex_unlock(&qp->build.lock);
 	return rc;
 }
 
 static void wr_abort(struct ibv_qp_ex *ex)
 {
-	pthread_mutex_unlock(&of_ex(ex)->build.lock);
+	struct of_build *b = &of_ex(ex)->build;
+
+	of_bind_undo(b->binds, b->nbinds, 0);
+	pthread_mutex_unlock(&b->lock);
 }
 
 /* ---- The calls that a queue pair has ---- */
@@ -326,7 +338,9 @@ int of_wr_init(struct of_qp *qp)
 	b->wrs = calloc(n, sizeof *b->wrs);
 	b->sge = calloc(n * cap->max_send_sge, sizeof *b->sge);
 	b->data = calloc(n, cap->max_inline_data ? cap->max_inline_data : 1);
-	if (!b->wrs || !b->sge || !b->data)
+	if (qp->ops & IBV_QP_EX_WITH_BIND_MW)
+		b->binds = calloc(n, sizeof *b->binds);
+	if (!b->wrs || !b->sge || !b->data || (!b->binds && (qp->ops & IBV_QP_EX_WITH_BIND_MW)))
 		return ENOMEM;
 	pthread_mutex_init(&b->lock, NULL);
 	set_operations(&qp->ex, qp->ops);
@@ -348,6 +362,7 @@ void of_wr_fini(struct of_qp *qp)
 
 	if (b->data)
 		pthread_mutex_destroy(&b->lock);
+	free(b->binds);
 	free(b->wrs);
 	free(b->sge);
 	free(b->data);

@@ -195,6 +195,41 @@ static void windows(void)
 	CHECK(ibv_dealloc_mw(mw) == 0, "the window goes");
 }
 
+/* Each list fails behind its bind: the window keeps its rkey. */
+static void unbound(void)
+{
+	struct side a = { 0 }, b = { 0 };
+	struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+	struct ibv_mw_bind_info info = { mr, AT(HALF), 4096, IBV_ACCESS_REMOTE_WRITE };
+	struct ibv_sge sge = sge_at(0, 8);
+	struct ibv_send_wr wr[DEPTH + 2] = { 0 }, *bad;
+	uint32_t rkey;
+
+	CHECK(mw && pair_open(&a, &b, IBV_QPT_RC, RC_OPS), "RC and a memory window, to which no bind is posted");
+	rkey = mw->rkey;
+	begin(&b, 1);
+	ibv_wr_bind_mw(b.ex, mw, ibv_inc_rkey(rkey), &info);
+	ibv_wr_abort(b.ex);
+	CHECK(mw->rkey == rkey, "ibv_wr_abort");
+	begin(&b, 1);
+	ibv_wr_bind_mw(b.ex, mw, ibv_inc_rkey(rkey), &info);
+	ibv_wr_bind_mw(b.ex, mw, rkey + 2, &info);
+	ibv_wr_send(b.ex);
+	ibv_wr_set_sge_list(b.ex, 99, &sge);
+	CHECK(ibv_wr_complete(b.ex) != 0 && mw->rkey == rkey, "ibv_wr_complete that fails");
+	for (int i = 0; i < DEPTH + 2; i++)
+		wr[i] = (struct ibv_send_wr){ .wr_id = (uint64_t)i, .next = i <= DEPTH ? &wr[i + 1] : NULL,
+					      .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+	for (int i = DEPTH; i < DEPTH + 2; i++) {
+		wr[i].opcode = IBV_WR_BIND_MW;
+		wr[i].bind_mw = (__typeof__(wr[i].bind_mw)){ mw, rkey + 1 + (uint32_t)i, info };
+	}
+	CHECK(ibv_post_send(b.qp, wr, &bad) == ENOMEM && bad == &wr[DEPTH] && mw->rkey == rkey,
+	      "ibv_post_send that finds the queue full");
+	pair_close(&a, &b);
+	CHECK(ibv_dealloc_mw(mw) == 0, "the window goes");
+}
+
 static void mistakes(void)
 {
 	struct side a = { 0 }, b = { 0 };
@@ -320,6 +355,7 @@ int main(void)
 	reads_and_atomics();
 	unfenced();
 	windows();
+	unbound();
 	mistakes();
 	datagrams();
 	CHECK(close_all() == 0, "everything is closed");
