@@ -3,6 +3,7 @@
 #include "verbs/dev.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -140,6 +141,7 @@ int diw_dev_open_transport(struct diw_transport *t, const struct diw_dev_info *i
 	diw_engine_init(&dev->engine, transport_now, t);
 	dev->transport = t;
 	dev->info = *info;
+	dev->event_types = UINT_MAX;
 	dev->event_fd = -1;
 	diw_list_init(&dev->qps);
 	diw_arbiter_init(&dev->arbiter);

@@ -50,6 +50,7 @@ struct diw_dev {
 	/* ---- Asynchronous events (verbs/event.c) ---- */
 	struct diw_event events[DIW_DEV_EVENTS];
 	uint32_t events_head, events_n;
+	unsigned event_types;        /* those that are raised: a set of 1u << enum diw_event_type */
 	int event_fd;                /* -1 in the simulator */
 };
 
@@ -58,6 +59,11 @@ uint64_t diw_dev_step(struct diw_dev *dev, uint64_t now);
 
 /* ---- Asynchronous events; the lock is held (verbs/event.c) ---- */
 
+static inline bool diw_dev_raises(const struct diw_dev *dev, enum diw_event_type type)
+{
+	return dev->event_types & 1u << type;
+}
+/* Queues EV, whether the device raises its type or not. */
 void diw_dev_event(struct diw_dev *dev, const struct diw_event *ev);
 /* OBJECT, a queue pair or an SRQ, is about to be destroyed. */
 void diw_dev_forget_events(struct diw_dev *dev, const void *object);

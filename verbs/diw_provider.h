@@ -24,6 +24,17 @@ int diw_cq_arm_later(struct diw_cq *cq, bool solicited_only);
 /* All of the list or nothing. */
 int diw_post_send_all(struct diw_qp *qp, const struct diw_send_wr *wr);
 
+/* ---- Events ----------------------------------------------------------------------------------------------------- */
+
+/* The events that the device raises from now on: a set of 1u << enum diw_event_type, to begin with all. Without
+ * DIW_EVENT_OVERRUN the newest events are lost when none are fetched. */
+int diw_dev_set_events(struct diw_dev *dev, unsigned types);
+/* RC: the faults of the peer that raise DIW_EVENT_QP_ERROR even if it is not in the device's set. A lost connection is
+ * none. -EINVAL: not RC. */
+#define DIW_RAISE_FOUND 1u           /* found by this end */
+#define DIW_RAISE_TOLD 2u            /* named by a Terminate message of the peer: faults of this end */
+int diw_qp_set_errors(struct diw_qp *qp, unsigned raise);
+
 /* ---- Queue pairs ------------------------------------------------------------------------------------------------ */
 
 /* UD, UC, RD: the Q_Key that arriving segments must carry from now on. -EINVAL: RC. */

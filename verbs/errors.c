@@ -4,6 +4,15 @@
 
 #include "verbs/qp.h"
 
+/* Whether E raises an event. */
+static bool is_raised(const struct diw_qp *qp, const struct diw_qp_error *e)
+{
+	if (diw_dev_raises(qp->dev, DIW_EVENT_QP_ERROR))
+		return true;
+	return e->fault && e->fault != DIW_FAULT_MPA_CLOSED &&
+	       (qp->raise & (e->remote ? DIW_RAISE_TOLD : DIW_RAISE_FOUND));
+}
+
 void diw_qp_error(struct diw_qp *qp, const struct diw_qp_error *e)
 {
 	qp->errors[(qp->errors_head + qp->errors_n) % qp->errors_max] = *e;
@@ -11,14 +20,15 @@ void diw_qp_error(struct diw_qp *qp, const struct diw_qp_error *e)
 		qp->errors_n++;
 	} else {
 		qp->errors_head = (qp->errors_head + 1) % qp->errors_max;
-		if (!qp->errors_lost)
+		if (!qp->errors_lost && diw_dev_raises(qp->dev, DIW_EVENT_OVERRUN))
 			diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_OVERRUN, .qp = qp,
 								    .ctx = qp->ctx });
 		qp->errors_lost = true;
 	}
-	if (!qp->error_event)
-		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_QP_ERROR, .qp = qp, .ctx = qp->ctx });
+	if (qp->error_event || !is_raised(qp, e))
+		return;
 	qp->error_event = true;
+	diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_QP_ERROR, .qp = qp, .ctx = qp->ctx });
 }
 
 int diw_qp_error_get(struct diw_qp *qp, struct diw_qp_error *e)

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "verbs/dev.h"
+#include "verbs/diw_provider.h"
 
 void diw_dev_event(struct diw_dev *dev, const struct diw_event *ev)
 {
@@ -12,7 +13,8 @@ void diw_dev_event(struct diw_dev *dev, const struct diw_event *ev)
 	if (dev->events_n == DIW_DEV_EVENTS) {
 		uint32_t last = (dev->events_head + DIW_DEV_EVENTS - 1) % DIW_DEV_EVENTS;
 
-		dev->events[last] = (struct diw_event){ .type = DIW_EVENT_OVERRUN };
+		if (diw_dev_raises(dev, DIW_EVENT_OVERRUN))
+			dev->events[last] = (struct diw_event){ .type = DIW_EVENT_OVERRUN };
 		return;
 	}
 	dev->events[(dev->events_head + dev->events_n++) % DIW_DEV_EVENTS] = *ev;
@@ -31,6 +33,17 @@ void diw_dev_forget_events(struct diw_dev *dev, const void *object)
 			dev->events[(dev->events_head + dev->events_n++) % DIW_DEV_EVENTS] = dev->events[at];
 	if (dev->events_n == 0 && dev->event_fd >= 0)
 		(void)!read(dev->event_fd, &drained, sizeof drained);
+}
+
+int diw_dev_set_events(struct diw_dev *dev, unsigned types)
+{
+	int rc = diw_engine_lock(&dev->engine);
+
+	if (rc < 0)
+		return rc;
+	dev->event_types = types;
+	diw_engine_unlock(&dev->engine);
+	return 0;
 }
 
 int diw_event_fd(struct diw_dev *dev)

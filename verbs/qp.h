@@ -215,6 +215,7 @@ struct diw_qp {
 	uint32_t errors_max, errors_head, errors_n;
 	bool error_event;            /* an event was raised and not fetched yet: no second one is needed */
 	bool errors_lost;            /* entries were overwritten, and an event was raised */
+	unsigned raise;              /* DIW_RAISE_* */
 	struct diw_share share;      /* what the arbiter knows of it */
 };
 

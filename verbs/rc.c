@@ -470,6 +470,17 @@ int diw_qp_confirm(struct diw_qp *qp, bool confirm)
 	return 0;
 }
 
+int diw_qp_set_errors(struct diw_qp *qp, unsigned raise)
+{
+	int rc = lock_rc(qp, "diw_qp_set_errors");
+
+	if (rc < 0)
+		return rc;
+	qp->raise = raise;
+	diw_engine_unlock(&qp->dev->engine);
+	return 0;
+}
+
 int diw_qp_set_retry(struct diw_qp *qp, int64_t retry_ns)
 {
 	int rc = retry_ns < 0 ? diw_fail(-EINVAL, "diw_qp_set_retry: %lld ns", (long long)retry_ns) :

@@ -50,7 +50,9 @@ static void qp_after_send(struct diw_qp *qp)
 		s->tx_errno = 0;
 	}
 	if (s->mtu_changed) {
-		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_MTU_CHANGE, .qp = qp, .ctx = qp->ctx });
+		if (diw_dev_raises(qp->dev, DIW_EVENT_MTU_CHANGE))
+			diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_MTU_CHANGE, .qp = qp,
+								    .ctx = qp->ctx });
 		s->mtu_changed = false;
 		qp->link->sure = 0;
 	}

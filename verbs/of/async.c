@@ -18,6 +18,8 @@
 #include "verbs/of/of.h"
 
 #define QUEUE 256
+/* Those events of the device that verbs have; of_async_watch() adds those of RC. */
+#define EVENTS (1u << DIW_EVENT_LAST_WQE | 1u << DIW_EVENT_SQ_DRAINED | 1u << DIW_EVENT_SRQ_LIMIT)
 
 struct of_async {
 	int fd;                      /* readable while n > 0 */
@@ -45,6 +47,7 @@ int of_async_open(struct of_context *ctx)
 	a->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	*fd = epoll_create1(EPOLL_CLOEXEC);
 	rc = *fd < 0 || watch(*fd, a->fd) < 0 || watch(*fd, diw_event_fd(ctx->dev)) < 0 ? -EMFILE : 0;
+	diw_dev_set_events(ctx->dev, EVENTS);
 	ctx->async = a;
 	ctx->guard.locks[1] = &a->lock;
 	if (rc < 0)
@@ -150,36 +153,35 @@ static bool is_access(uint16_t fault)
 	}
 }
 
-/* Whether the queue pair has an event for E: one of RC, for a fault of the peer. A fault of ours is reported by
- * completions, and so is a lost connection, also one that is lost within a message. An RNIC raises an event for a
- * Terminate message too (RFC 5040 section 4.8). A fault does not end a datagram queue pair. */
-static bool is_peer_fault(const struct of_qp *qp, const struct diw_qp_error *e)
+/* The device raises no event that verbs do not have: when the descriptor is readable, ibv_get_async_event() must not
+ * wait. Of errors, those of RC for a fault of the peer have one. A fault of ours is reported by completions, and so is
+ * a lost connection, also one that is lost within a message. An RNIC raises an event for a Terminate message too (RFC
+ * 5040 section 4.8). A fault does not end a datagram queue pair. */
+void of_async_watch(const struct of_qp *qp)
 {
-	return qp->qp.qp_type == IBV_QPT_RC && e->fault && (e->remote ? qp->rnic : e->fault != DIW_FAULT_MPA_CLOSED);
+	if (qp->init.qp_type == IBV_QPT_RC)
+		diw_qp_set_errors(qp->diw, qp->rnic ? DIW_RAISE_FOUND | DIW_RAISE_TOLD : DIW_RAISE_FOUND);
 }
 
-static bool error_event(struct of_qp *qp, struct ibv_async_event *ev)
+static void error_event(struct of_qp *qp, struct ibv_async_event *ev)
 {
 	struct diw_qp_error e;
-	bool found = false;
 
-	while (diw_qp_error_get(qp->diw, &e) == 0) {
-		if (!is_peer_fault(qp, &e))
-			continue;
-		ev->event_type = !e.remote && is_access(e.fault) ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_FATAL;
-		found = true;
-	}
-	return found;
+	ev->event_type = IBV_EVENT_QP_FATAL;
+	while (diw_qp_error_get(qp->diw, &e) == 0)
+		if (!e.remote && is_access(e.fault))
+			ev->event_type = IBV_EVENT_QP_ACCESS_ERR;
 }
 
-/* Translates a device's event to verbs. False: verbs have no such event, or its object has been destroyed. The lock is
- * held. */
+/* Translates a device's event to verbs. False: its object has been destroyed. The lock is held. */
 static bool event_translate(struct of_context *ctx, const struct diw_event *d, struct ibv_async_event *ev)
 {
 	switch (d->type) {
 	case DIW_EVENT_QP_ERROR:
 		ev->element.qp = (struct ibv_qp *)find_qp(ctx, d->qp);
-		return ev->element.qp && error_event(of_qp(ev->element.qp), ev);
+		if (ev->element.qp)
+			error_event(of_qp(ev->element.qp), ev);
+		return ev->element.qp;
 	case DIW_EVENT_LAST_WQE:
 	case DIW_EVENT_SQ_DRAINED:
 		ev->element.qp = (struct ibv_qp *)find_qp(ctx, d->qp);

@@ -332,6 +332,7 @@ void of_dv_record(struct diwdv_record *r, const struct diw_wc *wc);
 void of_async(struct of_context *ctx, const struct ibv_async_event *ev);
 int of_async_open(struct of_context *ctx);
 void of_async_close(struct of_context *ctx);
+void of_async_watch(const struct of_qp *qp);   /* a new queue pair */
 /* Called before the object is destroyed, when it is not in ctx->qps or srqs any more. Drops its events, and waits until
  * those that were fetched are acknowledged. */
 void of_async_forget_qp(struct of_context *ctx, struct of_qp *qp);

@@ -129,6 +129,7 @@ static int create_numbered(struct of_qp *qp, struct ibv_pd *pd, const struct diw
 	if (num == 0 && diw_qp_query(qp->diw, &info) == 0)
 		num = info.num;
 	qp->qp.qp_num = num;
+	of_async_watch(qp);
 	return 0;
 }
 

@@ -370,6 +370,30 @@ static void test_async(void)
 	free(r);
 }
 
+/* What a datagram queue pair hears of an unreachable peer is no event of verbs. A descriptor that is readable would
+ * promise one to a program that then waits in ibv_get_async_event(). */
+static void test_unreachable(void)
+{
+	struct rig *r = rig_new(false, false);
+	struct pollfd p = { .fd = r->c->async_fd, .events = POLLIN };
+	struct ibv_sge sge = { (uintptr_t)r->out, 100, r->mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = 7, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+				  .send_flags = IBV_SEND_SIGNALED, .wr.ud = { r->ah, 9, QKEY } }, *bad;
+	struct ibv_async_event ev;
+	struct ibv_wc wc = { 0 };
+	bool sent = true;
+
+	for (int i = 0; i < 3; i++) {           /* port 9 of lo: nobody is there */
+		sent &= ibv_post_send(r->qp, &wr, &bad) == 0 && poll_for(r, IBV_WC_SEND, &wc);
+		wait_ms(20);
+	}
+	CHECK(sent, "messages to nobody");
+	CHECK(poll(&p, 1, 100) == 0, "... are no event: the descriptor is not readable");
+	fcntl(r->c->async_fd, F_SETFL, fcntl(r->c->async_fd, F_GETFL) | O_NONBLOCK);
+	CHECK(ibv_get_async_event(r->c, &ev) == -1 && errno == EAGAIN, "... and there is none");
+	rig_free(r, "all of it goes");
+}
+
 static void test_drained(void)
 {
 	struct rig *r = rig_new(false, false);
@@ -467,6 +491,7 @@ int main(void)
 	test_wc_ex();
 	test_channel();
 	test_async();
+	test_unreachable();
 	test_drained();
 	test_access();
 	return failed;
