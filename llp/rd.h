@@ -56,6 +56,9 @@ struct rd_cc {
 	uint8_t same;                /* consecutive rounds in the same direction */
 	bool up, slow_start, lost;   /* lost: a loss in this round */
 	uint64_t pace_at;            /* the earliest time of the next segment */
+	uint64_t drain_until;        /* sends less until then, see cc_drain(); 0: does not */
+	uint64_t drain_after;        /* the next drain's time after empty_at */
+	double drain_cwnd;
 };
 
 #define RD_TRIES 48u             /* a peer is given up after at least so many tries without an answer */
@@ -217,6 +220,8 @@ void diw_rd_cc_init(struct rd_cc *c, bool own_host, uint64_t now);   /* OWN_HOST
 void diw_rd_cc_acked(struct rd_cc *c, uint64_t rtt, uint32_t n, uint32_t flight, uint64_t now);
 void diw_rd_cc_lost(struct rd_cc *c);
 void diw_rd_cc_timeout(struct rd_cc *c);
+/* The segments that may be in flight. */
+double diw_rd_cc_window(const struct rd_cc *c);
 uint32_t diw_rd_cc_allows(const struct rd_cc *c, uint32_t flight, uint64_t now);
 void diw_rd_cc_sent(struct rd_cc *c, uint32_t n, uint64_t now);
 uint64_t diw_rd_cc_rtt_min(const struct rd_cc *c);

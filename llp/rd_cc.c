@@ -11,6 +11,8 @@
  * - In competition 1 / delta grows by 1 and an eighth a round trip, and a loss takes 35 %: so the flow has about the
  *   share of a TCP cubic (tests/sim/rd_fair.c). The smallest round trip counts for one to two minutes, since none is
  *   without a queue.
+ * - Before a flow takes the queue for another flow's, and seldom while it does, it drains its part (cc_drain()). Of 16
+ *   flows at 100 Mbit/s and 20 ms most runs would otherwise end with a full queue.
  * - A delay within the noise of busy hosts is not a queueing delay: at 100 Mbit/s, a queueing delay of 2 ms would limit
  *   the rate to a sixth.
  */
@@ -31,6 +33,9 @@
 #define OWN_QUEUE (5 * DIW_MS)       /* queueing delay that flows of this kind alone may cause; or 3/8 of the round trip
 				      * if that is more */
 #define PATIENCE 40u                 /* round trips with a queue, until it counts as another flow's */
+#define DRAIN_FIRST (500 * DIW_MS)   /* time without an empty queue, after which a flow drains its part of it; */
+#define DRAIN_ROUNDS 16u             /* and at least so many round trips */
+#define DRAIN_SHARE 0.75             /* of the segments that the path without a queue takes */
 #define NOISE_MIN (30 * DIW_US)      /* a queueing delay below this is noise of the hosts */
 #define NOISE_SHARE 2                /* so is one below the deviation of round trips, or below 1/2 of the smallest
 				      * one */
@@ -43,7 +48,7 @@ void diw_rd_cc_init(struct rd_cc *c, bool own_host, uint64_t now)
 		.slow_start = true,
 		.rtt_min = { DIW_NEVER, DIW_NEVER }, .standing = { DIW_NEVER, DIW_NEVER },
 		.rtt_min_from = now, .standing_from = now, .empty_at = now, .round_at = now,
-		.round_cwnd = CWND_FIRST };
+		.round_cwnd = CWND_FIRST, .drain_after = DRAIN_FIRST };
 }
 
 /* The minimum of this period and of the one before it. */
@@ -112,6 +117,29 @@ static uint64_t cc_noise(const struct rd_cc *c, uint64_t min)
 	return diw_max64(NOISE_MIN, diw_min64(c->rttvar, min / NOISE_SHARE));
 }
 
+/* Flows of this kind alone may keep the queue from being empty, and then take each other for another kind. So each one
+ * drains its part of the queue at fixed times after the queue was last empty. All have seen that at about the same
+ * time, so they drain together, and the queue is empty again. A flow of another kind fills the queue meanwhile; then
+ * the window is as before, and the next drain comes after twice the time. */
+static void cc_drain(struct rd_cc *c, uint64_t standing, uint64_t min, uint64_t now)
+{
+	uint64_t age = now - c->empty_at;
+
+	if (c->drain_until && age == 0)
+		c->cwnd = c->round_cwnd = c->drain_cwnd;
+	if (age == 0)
+		c->drain_after = DRAIN_FIRST;
+	if (age == 0 || now >= c->drain_until)
+		c->drain_until = 0;
+	if (age < c->drain_after || age < DRAIN_ROUNDS * c->srtt)
+		return;
+	while (c->drain_after <= age)
+		c->drain_after *= 2;
+	c->drain_until = now + c->srtt + c->srtt / 2;
+	c->drain_cwnd = c->cwnd * DRAIN_SHARE * (double)min / (double)standing;
+	c->drain_cwnd = c->drain_cwnd < CWND_MIN ? CWND_MIN : c->drain_cwnd;
+}
+
 void diw_rd_cc_acked(struct rd_cc *c, uint64_t rtt, uint32_t n, uint32_t flight, uint64_t now)
 {
 	uint64_t standing, min, queueing, noise;
@@ -127,6 +155,9 @@ void diw_rd_cc_acked(struct rd_cc *c, uint64_t rtt, uint32_t n, uint32_t flight,
 	queueing = standing - min;
 	if (queueing <= diw_max64(OWN_QUEUE, diw_max64(min / 8 * 3, (c->rtt_max - min) / 10)))
 		c->empty_at = now;
+	cc_drain(c, standing, min, now);
+	if (c->drain_until)
+		return;
 	noise = cc_noise(c, min);
 	below = queueing <= noise ||
 		c->cwnd / (double)standing <= 1 / (c->delta * (double)(queueing - noise));
@@ -159,13 +190,21 @@ void diw_rd_cc_timeout(struct rd_cc *c)
 	c->cwnd = CWND_MIN;
 	c->velocity = 1;
 	c->slow_start = true;
+	c->drain_until = 0;
+}
+
+double diw_rd_cc_window(const struct rd_cc *c)
+{
+	return c->drain_until ? c->drain_cwnd : c->cwnd;
 }
 
 uint32_t diw_rd_cc_allows(const struct rd_cc *c, uint32_t flight, uint64_t now)
 {
-	if ((double)flight >= c->cwnd || c->pace_at > now + PACE_SLACK)
+	double window = diw_rd_cc_window(c);
+
+	if ((double)flight >= window || c->pace_at > now + PACE_SLACK)
 		return 0;
-	return (uint32_t)(c->cwnd - flight) + 1;
+	return (uint32_t)(window - flight) + 1;
 }
 
 /* The pace is twice the window a round trip (section 2.1 of the paper). */

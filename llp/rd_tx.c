@@ -191,7 +191,7 @@ uint64_t diw_rd_tx_due(const struct rd *rd, const struct rd_peer *p)
 		return at;
 	at = diw_min64(at, p->timer);
 	if (!rd->blocked && (p->nlost || (p->unsent && slot_in_window(p, p->unsent))) &&
-	    (double)p->flight < p->cc.cwnd)
+	    (double)p->flight < diw_rd_cc_window(&p->cc))
 		at = diw_min64(at, p->cc.pace_at);
 	return at;
 }

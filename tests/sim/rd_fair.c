@@ -18,13 +18,14 @@ static void stall_node(struct rdn_node *node, uint64_t stall)
 
 /* Flows to one receiver through 100 Mbit/s with a base round trip of 20 ms. STALL: once a second each sender gets no
  * processor for that time, between its reading of the clock and its receiving. */
-static void bottleneck(int flows, double loss, uint64_t stall, double *use, double *jain, double *queue_ms)
+static void bottleneck(int flows, uint64_t seed, double loss, uint64_t stall, double *use, double *jain,
+		       double *queue_ms)
 {
 	struct diw_rd_cfg cfg = rda_cfg();
 	uint64_t begin, before[RDN_NODES] = { 0 }, qsum = 0, qn = 0;
 	double sum = 0, squares = 0;
 
-	rdn_init(&rda_net, (uint64_t)flows);
+	rdn_init(&rda_net, seed);
 	memset(rda_app, 0, sizeof rda_app);
 	rda_net.latency = 10 * DIW_MS;
 	rda_net.rate = 100e6 / 8 / 1e9;
@@ -108,9 +109,22 @@ START_TEST(fair)
 {
 	double use, jain, queue;
 
-	bottleneck(flow_counts[_i], 0, 0, &use, &jain, &queue);
+	bottleneck(flow_counts[_i], (uint64_t)flow_counts[_i], 0, 0, &use, &jain, &queue);
 	printf("rd: %d flows through 100 Mbit/s, 20 ms: use %.3f, Jain index %.3f, queue %.2f ms\n", flow_counts[_i],
 	       use, jain, queue);
+	ck_assert_double_gt(use, 0.90);
+	ck_assert_double_gt(jain, 0.95);
+	ck_assert_double_lt(queue, 40);
+}
+END_TEST
+
+/* Sixteen flows that keep the queue from being empty do not go on to take each other for a flow that fills it. */
+START_TEST(crowd)
+{
+	double use, jain, queue;
+
+	bottleneck(16, (uint64_t)_i, 0, 0, &use, &jain, &queue);
+	printf("rd: 16 flows, seed %d: use %.3f, Jain index %.3f, queue %.2f ms\n", _i, use, jain, queue);
 	ck_assert_double_gt(use, 0.90);
 	ck_assert_double_gt(jain, 0.95);
 	ck_assert_double_lt(queue, 40);
@@ -122,7 +136,7 @@ START_TEST(lossy)
 {
 	double use, jain, queue;
 
-	bottleneck(1, 0.01, 0, &use, &jain, &queue);
+	bottleneck(1, 1, 0.01, 0, &use, &jain, &queue);
 	printf("rd: 1 flow through 100 Mbit/s, 20 ms, loss 1 %%: use %.3f, queue %.2f ms\n", use, queue);
 	ck_assert_double_gt(use, 0.95);
 	ck_assert_double_lt(queue, 20);
@@ -134,7 +148,7 @@ START_TEST(stalled)
 {
 	double use, jain, queue;
 
-	bottleneck(1, 0, 900 * DIW_US, &use, &jain, &queue);
+	bottleneck(1, 1, 0, 900 * DIW_US, &use, &jain, &queue);
 	printf("rd: 1 flow through 100 Mbit/s, 20 ms, sender stalled for 0.9 ms each second: use %.3f, queue %.2f ms\n",
 	       use, queue);
 	ck_assert_double_gt(use, 0.90);
@@ -252,6 +266,7 @@ TCase *tcase_rd_fair(void)
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, many_to_one);
+	tcase_add_loop_test(tc, crowd, 1, 4);
 	tcase_add_test(tc, lossy);
 	tcase_add_test(tc, stalled);
 	tcase_add_test(tc, beside_cubic);
