@@ -329,7 +329,7 @@ static uint64_t rd_deadline(struct diw_link *l)
 {
 	struct rd *rd = rd_of(l);
 
-	return diw_min64(diw_min64(diw_min64(diw_rd_timer_first(rd), rd->offer_at), rd->sweep_at),
+	return diw_min64(diw_min64(diw_min64(diw_rd_timer_due(rd), rd->offer_at), rd->sweep_at),
 			 rd->lower->ops->deadline(rd->lower));
 }
 

@@ -176,6 +176,7 @@ void diw_rd_say(struct rd *rd, const struct diw_dest *to, const struct diw_rd_hd
 /* ---- rd_timer.c ---- */
 void diw_rd_timer_set(struct rd *rd, struct rd_peer *p, uint64_t at);    /* P runs at AT, or earlier */
 uint64_t diw_rd_timer_first(const struct rd *rd);
+uint64_t diw_rd_timer_due(struct rd *rd);      /* the first time, after times that are too early were set again */
 struct rd_peer *diw_rd_timer_take(struct rd *rd, uint64_t now);          /* NULL: no timer has expired at NOW */
 
 /* ---- rd_queue.c ---- */

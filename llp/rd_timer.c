@@ -40,6 +40,21 @@ void diw_rd_timer_set(struct rd *rd, struct rd_peer *p, uint64_t at)
 	timer_up(rd, p->timer_at ? p->timer_at : ++rd->timers, t);
 }
 
+/* A thread that sleeps until a time that has moved would wake too early, and with each message again. */
+uint64_t diw_rd_timer_due(struct rd *rd)
+{
+	while (rd->timers) {
+		struct rd_timer t = rd->timer[1];
+		uint64_t due = diw_rd_tx_due(rd, t.peer);
+
+		if (due <= t.at || due == DIW_NEVER)
+			break;
+		t.at = due;
+		timer_down(rd, 1, t);
+	}
+	return diw_rd_timer_first(rd);
+}
+
 uint64_t diw_rd_timer_first(const struct rd *rd)
 {
 	return rd->timers ? rd->timer[1].at : DIW_NEVER;

@@ -53,6 +53,29 @@ START_TEST(bursts)
 }
 END_TEST
 
+/* An acknowledgement that a segment has carried is not due any more: the link sleeps until the retransmission. */
+START_TEST(carried_acknowledgement)
+{
+	struct diw_link *l;
+
+	rda_begin(2);
+	for (int i = 0; i < 10; i++) {
+		rda_send(0, 1, 100);
+		rda_run(300 * DIW_US);
+		rda_send(1, 0, 100);
+		rda_run(300 * DIW_US);
+	}
+	rda_send(0, 1, 100);
+	while (rda_app[1].from[0].came < 11)
+		rda_run(DIW_US);
+	rda_send(1, 0, 100);
+	l = rda_net.node[1].l;
+	l->ops->flush(l, rda_net.now);
+	ck_assert_uint_gt(l->ops->deadline(l), rda_net.now + rda_cfg().ack_ns);
+	rdn_free(&rda_net);
+}
+END_TEST
+
 /* Segments to two peers in turn leave as one burst to each, at flush. */
 START_TEST(turns_share_bursts)
 {
@@ -420,6 +443,7 @@ Suite *suite_rd(void)
 
 	tcase_add_test(tc, calm);
 	tcase_add_test(tc, bursts);
+	tcase_add_test(tc, carried_acknowledgement);
 	tcase_add_test(tc, turns_share_bursts);
 	tcase_add_test(tc, tail_loss);
 	tcase_add_test(tc, dead_peer);
