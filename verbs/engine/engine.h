@@ -102,6 +102,8 @@ struct diw_engine {
 	int epfd;                    /* all descriptors of the turn, if it has many members */
 	bool epoll_on;
 	int kick_fd;                 /* wakes the leader */
+	int alarm_fd;                /* a timer for short sleeps on the descriptors, see sleep.c */
+	uint64_t alarm_at;           /* its time; it may have expired */
 	struct diw_list waiters;     /* the followers */
 	const void *leader;          /* the waiter that sleeps on the descriptors, or for the progress thread the
 				      * engine */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "verbs/engine/int.h"
@@ -34,7 +35,7 @@ void diw_engine_init(struct diw_engine *e, uint64_t (*clock)(void *ctx), void *c
 	e->fork_generation = generation;
 	e->clock = clock;
 	e->clock_ctx = clock_ctx;
-	e->epfd = e->kick_fd = e->thread_fd = -1;
+	e->epfd = e->kick_fd = e->thread_fd = e->alarm_fd = -1;
 	diw_list_init(&e->turn);
 	diw_list_init(&e->fixed);
 	diw_list_init(&e->deferred);
@@ -52,14 +53,15 @@ int diw_engine_open(struct diw_engine *e, bool threaded, bool spins)
 	e->epfd = epoll_create1(EPOLL_CLOEXEC);
 	e->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	e->thread_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	return e->epfd < 0 || e->kick_fd < 0 || e->thread_fd < 0 ? -EMFILE : 0;
+	e->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	return e->epfd < 0 || e->kick_fd < 0 || e->thread_fd < 0 || e->alarm_fd < 0 ? -EMFILE : 0;
 }
 
 /* A child after fork(2) must not use mutexes and semaphores of threads: another thread of the parent may have held
  * them. */
 void diw_engine_fini(struct diw_engine *e)
 {
-	int fds[] = { e->epfd, e->kick_fd, e->thread_fd };
+	int fds[] = { e->epfd, e->kick_fd, e->thread_fd, e->alarm_fd };
 
 	for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
 		if (fds[i] >= 0)

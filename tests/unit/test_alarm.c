@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The alarm of short sleeps (verbs/engine/sleep.c): it ends each sleep in time and none of them early, and is set
+ * seldom. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "tests/unit/unit.h"
+#include "tests/unit/verbs_kit.h"
+
+#define WAIT (15 * DIW_MS)
+#define PAUSE_US 100
+
+static struct kit k;
+static struct end a, b;
+static atomic_int alarms;            /* calls */
+
+int timerfd_settime(int fd, int flags, const struct itimerspec *in, struct itimerspec *old)
+{
+	static int (*real)(int, int, const struct itimerspec *, struct itimerspec *);
+
+	if (!real)
+		real = (int (*)(int, int, const struct itimerspec *, struct itimerspec *))dlsym(RTLD_NEXT,
+											    "timerfd_settime");
+	alarms++;
+	return real(fd, flags, in, old);
+}
+
+/* An earlier alarm, or one that is set for later, changes no timeout. */
+START_TEST(timeouts_are_kept)
+{
+	static const int64_t ms[] = { 3, 8, 1, 15, 2, 50, 1, 4, 30, 19, 1 };
+	struct diw_wc wc;
+
+	kit_open(&k, _i ? DIW_PROGRESS_THREAD : DIW_PROGRESS_INLINE);
+	end_open(&a, &k, NULL, 64);
+	for (size_t i = 0; i < sizeof ms / sizeof *ms; i++) {
+		uint64_t began = diw_clock_ns(), took;
+
+		ck_assert_int_eq(diw_cq_wait(a.rcq, &wc, 1, ms[i] * (int64_t)DIW_MS), 0);
+		took = diw_clock_ns() - began;
+		ck_assert_uint_ge(took, (uint64_t)ms[i] * DIW_MS);
+		ck_assert_uint_lt(took, (uint64_t)ms[i] * DIW_MS + KIT_LIMIT / 10);
+	}
+	end_close(&a);
+	kit_close(&k);
+}
+END_TEST
+
+/* ---- With messages ---- */
+
+/* Sends ARG messages from a to b, PAUSE_US apart. */
+static void *sender(void *arg)
+{
+	for (int i = 0; i < *(int *)arg; i++) {
+		usleep(PAUSE_US);
+		ck_assert_int_eq(end_send(&a, &b, 0, 64, 0), 0);
+	}
+	return NULL;
+}
+
+/* Receives N messages, each with one sleep of at most WAIT. Returns the time. */
+static uint64_t receive(int n)
+{
+	uint64_t began = diw_clock_ns();
+	struct diw_wc wc;
+	pthread_t t;
+
+	ck_assert_int_eq(pthread_create(&t, NULL, sender, &n), 0);
+	for (int got = 0; got < n;) {
+		int more = diw_cq_wait(b.rcq, &wc, 1, WAIT);
+
+		got += more;
+		if (more)
+			ck_assert_int_eq(end_recv(&b, 0, 64, 1), 0);
+	}
+	pthread_join(t, NULL);
+	return diw_clock_ns() - began;
+}
+
+static void open_ends(void)
+{
+	kit_open_ends(&k, &a, &b);
+	for (int i = 0; i < 8; i++)
+		ck_assert_int_eq(end_recv(&b, 0, 64, 1), 0);
+}
+
+/* A sleep of WAIT ends early by a message. The next one ends before the alarm of the first. On a busy machine it may
+ * last longer, but not each time. */
+START_TEST(a_shorter_one_next)
+{
+	uint64_t began, least = DIW_NEVER;
+	struct diw_wc wc;
+
+	open_ends();
+	for (int i = 0; i < 10; i++) {
+		receive(1);
+		began = diw_clock_ns();
+		ck_assert_int_eq(diw_cq_wait(b.rcq, &wc, 1, (int64_t)DIW_MS), 0);
+		least = diw_min64(least, diw_clock_ns() - began);
+	}
+	ck_assert_uint_ge(least, DIW_MS);
+	ck_assert_uint_lt(least, WAIT / 2);
+	kit_close_ends(&k, &a, &b);
+}
+END_TEST
+
+/* An alarm covers all sleeps that begin within WAIT. */
+START_TEST(set_seldom)
+{
+	uint64_t took;
+
+	open_ends();
+	alarms = 0;
+	took = receive(300);
+	ck_assert_int_ge(alarms, 1);
+	ck_assert_uint_le((uint64_t)alarms, 3 + 2 * took / WAIT);
+	kit_close_ends(&k, &a, &b);
+}
+END_TEST
+
+Suite *suite_alarm(void)
+{
+	Suite *s = suite_create("alarm");
+	TCase *t = tcase_create("alarm");
+
+	tcase_set_timeout(t, 120);
+	tcase_add_loop_test(t, timeouts_are_kept, 0, 2);
+	tcase_add_test(t, a_shorter_one_next);
+	tcase_add_test(t, set_seldom);
+	suite_add_tcase(s, t);
+	return s;
+}
