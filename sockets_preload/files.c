@@ -129,14 +129,58 @@ DIW_API int __close(int fd) DIW_ALIAS(close);
 
 DIW_API int fclose(FILE *f)
 {
-	int fd = fileno(f);
+	int fd = fileno(f), rc;
+	void *wide;
 
 	diw_preload_init();
 	if (fd >= 0) {
 		diw_bad_net_flush((unsigned)fd, (unsigned)fd);
 		end(fd);
 	}
-	return real.fclose(f);
+	wide = diw_file_closes(f);
+	rc = real.fclose(f);
+	if (wide)
+		free(wide);
+	return rc;
+}
+
+/* The C library gives the descriptor of F to another file, or closes it. It writes first what F holds; this may fail
+ * only in part, so the library may write again. */
+static FILE *reopen(const char *path, const char *mode, FILE *f, __typeof__(&freopen) reopens)
+{
+	struct diw_sock_stream *st;
+	uint64_t cookie = 0;
+	bool gone;
+	FILE *made;
+	int fd;
+
+	flockfile(f);
+	fd = fileno(f);
+	fflush(f);
+	st = diw_stream_slot(fd, &cookie);
+	if (fd >= 0)
+		diw_bad_net_flush((unsigned)fd, (unsigned)fd);
+	gone = fd >= 0 && end(fd);
+	diw_file_reopens(f);
+	made = reopens(path, mode, f);
+	if (fd >= 0)
+		end(fd);
+	if (st)
+		diw_stream_closed(st, cookie, gone);
+	funlockfile(f);
+	return made;
+}
+
+DIW_API FILE *freopen(const char *path, const char *mode, FILE *f)
+{
+	diw_preload_init();
+	return reopen(path, mode, f, real.freopen);
+}
+
+DIW_API FILE *freopen64(const char *path, const char *mode, FILE *f)
+{
+	diw_preload_init();
+	return reopen(path, mode, f, real.freopen64);
 }
 
 static void make_way(int to, int fd)

@@ -36,7 +36,7 @@
 	X(posix_spawn) X(posix_spawnp) X(system) X(popen) X(clone) X(_Fork) \
 	X(poll) X(ppoll) X(__poll_chk) X(__ppoll_chk) X(select) X(pselect) X(epoll_ctl) \
 	X(close) X(close_range) X(closefrom) X(dup) X(dup2) X(dup3) X(fcntl) X(ioctl) X(fclose) X(syscall) X(prctl) \
-	X(shutdown) X(_exit) X(unshare) X(setns) \
+	X(freopen) X(freopen64) X(shutdown) X(_exit) X(unshare) X(setns) \
 	X(__libc_single_threaded)
 
 ssize_t __recv_chk(int fd, void *buf, size_t n, size_t room, int flags);

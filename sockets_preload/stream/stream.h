@@ -200,6 +200,13 @@ ssize_t diw_confined_begin(int fd, struct diw_sock_stream *st, const struct iove
  * complete. */
 ssize_t diw_confined_fpdu(int fd, struct diw_sock_stream *st);
 
+/* ---- stream_stdio.c ---- */
+
+/* F is about to be reopened: if it is a file of ours, it becomes one of the C library. */
+void diw_file_reopens(FILE *f);
+/* F is about to be closed. Returns memory to free afterwards, or NULL. */
+void *diw_file_closes(FILE *f);
+
 /* ---- stream_calls.c: the calls on TCP connections ---- */
 
 ssize_t diw_stream_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr,

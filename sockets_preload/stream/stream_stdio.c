@@ -12,8 +12,11 @@
 
 int __dprintf_chk(int fd, int flag, const char *fmt, ...);
 
-/* The files of ours, and their descriptors. A block is made when it is needed, and stays. */
-struct file { FILE *_Atomic f; _Atomic int fd; };
+#define WIDE 1024                        /* at least the size of the C library's struct _IO_wide_data */
+
+/* The files of ours, and their descriptors. FD is -1 for a file that freopen() has made an ordinary one, and WIDE is
+ * what it needs for wide characters. A block is made when it is needed, and stays. */
+struct file { FILE *_Atomic f; _Atomic int fd; void *wide; };
 static struct file first[EACH], *_Atomic blocks[BLOCKS] = { first };
 static _Atomic int highest;              /* index of the last used entry, and one more */
 
@@ -86,7 +89,7 @@ static ssize_t file_write(void *cookie, const char *buf, size_t n)
 	return (ssize_t)done;
 }
 
-/* A socket cannot be positioned, and the C library expects its error; FILE may be another file since freopen(). */
+/* A socket cannot be positioned, and the C library expects its error. */
 static int file_seek(void *cookie, off64_t *at, int whence)
 {
 	off64_t rc = lseek64(fd_of(cookie), *at, whence);
@@ -141,20 +144,54 @@ DIW_API FILE *_IO_fdopen(int fd, const char *mode)
 	return fdopen(fd, mode);
 }
 
-DIW_API int fileno(FILE *f)
+static int own_fd(const FILE *f)
 {
 	int i = file_find(f);
 
+	return i < 0 ? -1 : atomic_load(&file_at(i)->fd);
+}
+
+DIW_API int fileno(FILE *f)
+{
+	int fd = own_fd(f);
+
 	diw_preload_init();
-	return i < 0 ? real.fileno(f) : atomic_load(&file_at(i)->fd);
+	return fd < 0 ? real.fileno(f) : fd;
 }
 
 DIW_API int fileno_unlocked(FILE *f)
 {
-	int i = file_find(f);
+	int fd = own_fd(f);
 
 	diw_preload_init();
-	return i < 0 ? real.fileno_unlocked(f) : atomic_load(&file_at(i)->fd);
+	return fd < 0 ? real.fileno_unlocked(f) : fd;
+}
+
+/* The C library's freopen() replaces the functions of a file, so it makes an ordinary file of one of ours, if the file
+ * has the two fields that a file of fopencookie() lacks. */
+void diw_file_reopens(FILE *f)
+{
+	int i = file_find(f), fd = own_fd(f);
+
+	if (fd < 0)
+		return;
+	file_at(i)->wide = calloc(1, WIDE);
+	f->_wide_data = file_at(i)->wide;
+	f->_fileno = fd;
+	atomic_store(&file_at(i)->fd, -1);
+}
+
+void *diw_file_closes(FILE *f)
+{
+	int i = file_find(f);
+	void *wide;
+
+	if (i < 0 || own_fd(f) >= 0)
+		return NULL;
+	wide = file_at(i)->wide;
+	file_at(i)->wide = NULL;
+	atomic_store(&file_at(i)->f, NULL);
+	return wide;
 }
 
 /* A program started by a super-server has the stream as its standard files. */

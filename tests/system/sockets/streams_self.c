@@ -4,6 +4,7 @@
  * streams. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,6 +18,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #define LIMIT_MS 30000
 #define BYTES 300003u                    /* of each of many connections that end at once */
@@ -193,6 +195,50 @@ static void file(void)
 	tell("another line", fgets(line, sizeof line, f) ? (ssize_t)strlen(line) : -1);
 	tell("its end", fclose(f));
 	close(a);
+}
+
+static void reads_back(FILE *f)
+{
+	wchar_t line[100];
+
+	tell("wide characters", fwprintf(f, L"%ls %d\n", L"wide", 5));
+	tell("... from the beginning", fseek(f, 0, SEEK_SET));
+	tell("... are there", fgetws(line, 100, f) ? (ssize_t)wcslen(line) : -1);
+	tell("... and no more", fgetwc(f) == WEOF && feof(f));
+}
+
+/* A connection's file that is opened as another file, or cannot be. */
+static void reopened(FILE *(*opens)(const char *, const char *, FILE *))
+{
+	char path[] = "/tmp/diw-reopened-XXXXXX", buf[100];
+	int made = mkstemp(path);
+	FILE *f;
+
+	for (int i = 0; i < 3; i++) {
+		connects();
+		f = fdopen(b, i ? "r+" : "w");
+		if (i == 1)
+			tell("written", fprintf(f, "an answer") + 0 * fflush(f));
+		else
+			tell("written, and held", fprintf(f, "held back"));
+		f = opens(i < 2 ? path : "/nonexistent/file", i ? "r" : "w+", f);
+		tell("reopened", f != NULL);
+		tell("... with the same number", f && fileno(f) == b);
+		tell("what was held", recv(a, buf, sizeof buf, MSG_WAITALL));
+		close(a);
+		if (i == 0)
+			reads_back(f);
+		if (i == 1)
+			tell("a line", fgets(buf, sizeof buf, f) ? (ssize_t)strlen(buf) : -1);
+		if (i == 1)
+			tell("... in a file for reading", fputs("x", f) == EOF && errno == EBADF);
+		f = f && i == 1 ? opens(path, "r", f) : f;
+		if (f)
+			tell("closed", fclose(f));
+		tell("... and its number is free", fcntl(b, F_GETFD) < 0);
+	}
+	unlink(path);
+	close(made);
 }
 
 /* Each of many files has its connection's bytes. */
@@ -408,6 +454,8 @@ int main(void)
 	strings();
 	discards();
 	file();
+	reopened(freopen);
+	reopened(freopen64);
 	reused();
 	many_files();
 	sends_in_part();
