@@ -59,7 +59,7 @@ static bool stderr_is_a_log(void)
 
 /* Opens an ordinary file that the user owns and that has no second link. The file is opened for each line, so the
  * program never finds a descriptor of the log. */
-static int log_open(const char *path)
+static __attribute__((noinline)) int log_open(const char *path)
 {
 	char name[PATH_MAX];
 	struct stat st;

@@ -53,21 +53,40 @@ bool diw_reach_source(const struct diw_sock *s, int fd, const struct diw_addr *d
 
 /* ---- The interface ---- */
 
-/* The interface of the local IPv6 address A, as far as the kernel's list was read; 0: none. */
+/* The number behind WANT in the lines of FD; 0: none has it. A line is shorter than 100 bytes. */
+static uint32_t number_behind(int fd, const char *want)
+{
+	char text[1024], *at, *end;
+	size_t have = 0;
+	ssize_t n;
+
+	while ((n = real.read(fd, text + have, sizeof text - 1 - have)) > 0) {
+		text[have + (size_t)n] = '\0';
+		at = strstr(text, want);
+		end = strrchr(text, '\n');
+		if (at && end > at)
+			return (uint32_t)strtoul(at + strlen(want), NULL, 16);
+		end = end ? end + 1 : text;
+		have = strlen(end) < 100 ? strlen(end) : 0;
+		memmove(text, end, have);
+	}
+	return 0;
+}
+
+/* The interface of the local IPv6 address A; 0: none. */
 static uint32_t interface_of(const struct diw_addr *a)
 {
-	char text[8192], want[33];
 	int fd = open("/proc/net/if_inet6", O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? 0 : real.read(fd, text, sizeof text - 1);
-	const char *at;
+	uint32_t index;
+	char want[33];
 
-	if (fd >= 0)
-		real.close(fd);
+	if (fd < 0)
+		return 0;
 	for (int i = 0; i < 16; i++)
 		snprintf(want + 2 * i, 3, "%02x", a->ip[i]);
-	text[n > 0 ? n : 0] = '\0';
-	at = strstr(text, want);
-	return at ? (uint32_t)strtoul(at + 32, NULL, 16) : 0;
+	index = number_behind(fd, want);
+	real.close(fd);
+	return index;
 }
 
 unsigned diw_reach_interfaces(int fd, const struct diw_addr *dst, uint32_t index[2])

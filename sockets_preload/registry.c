@@ -42,7 +42,7 @@ void diw_once_forked(struct diw_once *once)
 
 static bool registry_opens(void)
 {
-	char path[PATH_MAX];
+	static char path[PATH_MAX];          /* threads may have little stack; this function is called once */
 	const char *why;
 
 	if (diw_denied & DIW_DENIED_OPENING)

@@ -15,6 +15,7 @@
 #include "sockets_preload/answers.h"
 #include "sockets_preload/dgram/group.h"
 #include "sockets_preload/reach.h"
+#include "sockets_preload/stage.h"
 
 #define BELIEVED (10 * DIW_MS)               /* validity of the kernel's answer */
 #define MOST 64u                             /* the most sockets at one port */
@@ -74,13 +75,12 @@ static bool add_member(struct query *q, const struct inet_diag_msg *m)
 }
 
 /* 1: the list is complete. 0: there are more. -1: a socket is not capable, or not known. */
-static int read_some(struct query *q, int fd)
+static int read_some(struct query *q, int fd, uint8_t *buf)
 {
-	_Alignas(8) uint8_t buf[8192];
-	ssize_t n = real.recv(fd, buf, sizeof buf, MSG_DONTWAIT | MSG_TRUNC);
+	ssize_t n = real.recv(fd, buf, DIW_STAGE, MSG_DONTWAIT | MSG_TRUNC);
 	const struct nlmsghdr *h = (const void *)buf;
 
-	if (n <= 0 || n > (ssize_t)sizeof buf)
+	if (n <= 0 || n > (ssize_t)DIW_STAGE)
 		return -1;
 	for (size_t left = (size_t)n; NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
 		if (h->nlmsg_type == NLMSG_DONE)
@@ -101,12 +101,15 @@ static bool ask_family(struct query *q, int fd, uint8_t family)
 			 .id = { .idiag_sport = htons(q->dst->port),
 				 .idiag_cookie = { INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE } } },
 	};
+	struct diw_hold stage;
 	int rc = 0;
 
-	if (real.send(fd, &question, sizeof question, MSG_DONTWAIT) != (ssize_t)sizeof question)
+	if (real.send(fd, &question, sizeof question, MSG_DONTWAIT) != (ssize_t)sizeof question ||
+	    !diw_stage_hold(DIW_STAGE_ONE, &stage))
 		return false;
 	while (rc == 0)
-		rc = read_some(q, fd);
+		rc = read_some(q, fd, stage.mem);
+	diw_stage_let_go(DIW_STAGE_ONE, &stage);
 	return rc > 0;
 }
 

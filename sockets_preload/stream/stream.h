@@ -172,6 +172,8 @@ static inline struct diw_sock_stream *diw_stream_slot(int fd, uint64_t *cookie)
 /* Like sendmsg() and recvmsg() on a connection. False: it is plain, and the kernel gets the call. */
 bool diw_stream_send(int fd, const struct iovec *iov, size_t n, int flags, ssize_t *rc);
 bool diw_stream_recv(int fd, const struct iovec *iov, size_t n, int flags, ssize_t *rc);
+/* The same for some of LEN bytes that are not wanted. */
+bool diw_stream_discard(int fd, size_t len, int flags, ssize_t *rc);
 /* Whether FD sends frames from here on. */
 bool diw_stream_sends_frames(int fd);
 /* FIONREAD. */

@@ -16,10 +16,9 @@
 
 /* ---- sendfile() ---- */
 
-/* Sends a piece of the file at *AT, or at the file's position. */
-static ssize_t send_piece(int to, int from, off_t *at, size_t n)
+/* Sends a piece of the file at *AT, or at the file's position, by way of BUF. */
+static ssize_t send_piece(int to, int from, off_t *at, uint8_t buf[CHUNK], size_t n)
 {
-	uint8_t buf[CHUNK];
 	off_t where = at ? *at : lseek(from, 0, SEEK_CUR);
 	ssize_t got = where < 0 ? -1 : pread(from, buf, n < CHUNK ? n : CHUNK, where), rc;
 
@@ -37,18 +36,22 @@ static ssize_t send_piece(int to, int from, off_t *at, size_t n)
 
 static ssize_t send_file(int to, int from, off_t *at, size_t n)
 {
+	struct diw_hold stage;
 	size_t done = 0;
+	ssize_t rc = 0;
 
+	if (!diw_stage_hold(DIW_STAGE_ONE, &stage))
+		return -1;
 	while (done < n) {
-		ssize_t rc = send_piece(to, from, at, n - done);
-
+		rc = send_piece(to, from, at, stage.mem, n - done);
 		if (rc <= 0)
-			return done ? (ssize_t)done : rc;
+			break;
 		done += (size_t)rc;
 		if ((size_t)rc < CHUNK && done < n && diw_stream_is_nonblocking(to, 0))
 			break;
 	}
-	return (ssize_t)done;
+	diw_stage_let_go(DIW_STAGE_ONE, &stage);
+	return done ? (ssize_t)done : rc;
 }
 
 /* ---- Pipes ---- */
@@ -127,17 +130,13 @@ static bool await_room(int fd, unsigned flags, size_t *room)
 
 /* ---- From a socket to a pipe ---- */
 
-static ssize_t socket_to_pipe(int from, int to, size_t n, unsigned flags)
+/* Moves up to N bytes by way of BUF, as far as the pipe has ROOM. */
+static ssize_t move_to_pipe(int from, int to, uint8_t buf[CHUNK], size_t n, size_t room)
 {
-	uint8_t buf[CHUNK];
-	size_t done = 0, room;
+	size_t done = 0;
 
-	if (!await_room(to, flags, &room))
-		return -1;
-	if (is_broken(to))
-		return pipe_broke();
 	while (done < n && room) {
-		size_t most = room < sizeof buf ? room : sizeof buf;
+		size_t most = room < CHUNK ? room : CHUNK;
 		ssize_t got = recv(from, buf, n - done < most ? n - done : most, done ? MSG_DONTWAIT : 0);
 
 		if (got <= 0)
@@ -149,6 +148,24 @@ static ssize_t socket_to_pipe(int from, int to, size_t n, unsigned flags)
 		room = room > most ? room - most : 0;
 	}
 	return (ssize_t)done;
+}
+
+/* The receive itself may need the thread's other stage. */
+static ssize_t socket_to_pipe(int from, int to, size_t n, unsigned flags)
+{
+	struct diw_hold stage;
+	size_t room;
+	ssize_t rc;
+
+	if (!await_room(to, flags, &room))
+		return -1;
+	if (is_broken(to))
+		return pipe_broke();
+	if (!diw_stage_hold(DIW_STAGE_MANY, &stage))
+		return -1;
+	rc = move_to_pipe(from, to, stage.mem, n, room);
+	diw_stage_let_go(DIW_STAGE_MANY, &stage);
+	return rc;
 }
 
 /* ---- From a pipe to a connection ---- */
@@ -197,7 +214,7 @@ static ssize_t send_copy(const int copy[2], int from, int to, size_t n, int flag
 
 /* No descriptor is available for a copy, or it is forbidden. The bytes that were taken must be sent, so this function
  * waits until they are. */
-static ssize_t send_taken(int from, int to, size_t n, int flags)
+static DIW_COLD ssize_t send_taken(int from, int to, size_t n, int flags)
 {
 	struct pollfd in = { .fd = from, .events = POLLIN }, out = { .fd = to, .events = POLLOUT };
 	uint8_t buf[LITTLE];

@@ -557,8 +557,6 @@ static ssize_t recv_all(struct call *c, uint64_t cookie, bool *plain)
 
 DIW_FLAT bool diw_stream_recv(int fd, const struct iovec *iov, size_t n, int flags, ssize_t *rc)
 {
-	uint8_t nowhere[4096];
-	struct iovec one = { nowhere, 0 };
 	struct call c = { .fd = fd, .flags = flags, .iov = iov, .n = n, .len = diw_iov_len(iov, n) };
 	bool plain = false;
 	int saved = errno;
@@ -568,11 +566,8 @@ DIW_FLAT bool diw_stream_recv(int fd, const struct iovec *iov, size_t n, int fla
 	if (!c.st || !c.len || flags & (MSG_OOB | MSG_ERRQUEUE) ||
 	    atomic_load_explicit(&c.st->rx.state, memory_order_relaxed) == DIW_STREAM_PLAIN)
 		return false;
-	if (flags & MSG_TRUNC) {             /* the data is not wanted */
-		c.len = one.iov_len = c.len < sizeof nowhere ? c.len : sizeof nowhere;
-		c.iov = &one;
-		c.n = 1;
-	}
+	if (flags & MSG_TRUNC)
+		return diw_stream_discard(fd, c.len, flags, rc);
 	*rc = recv_all(&c, cookie, &plain);
 	if (*rc >= 0 || plain)
 		errno = saved;

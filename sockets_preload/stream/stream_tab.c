@@ -39,7 +39,7 @@ static struct {
 
 static bool opens(void)
 {
-	char path[PATH_MAX];
+	static char path[PATH_MAX];          /* threads may have little stack; this function is called once */
 	const char *why;
 
 	if (diw_denied & DIW_DENIED_OPENING)

@@ -152,6 +152,10 @@ for crc in off on; do
 	export DIWARP_SOCKETS_CRC=$crc
 	all_of "pipes and files, CRC $crc" env LD_PRELOAD="$LIB $SHORT_SO" "$BUILD/tests/system/streams_files"
 	check "... by FPDUs" [ "$(told sock_stream_rx)" -ge 9000000 ]
+	if [ "$MODE" = release ]; then  # other modes need more stack
+		all_of "small stacks, CRC $crc" env LD_BIND_NOW=1 $RUN "$BUILD/tests/system/streams_stack"
+		check "... by FPDUs" [ "$(told sock_stream_rx)" -ge 100000 ]
+	fi
 	all_of "left, CRC $crc" env LD_PRELOAD="$LIB $SHORT_SO" "$BUILD/tests/system/streams_left"
 	check "... each is counted" [ "$(told sock_stream_orphan)" -eq 8 ]
 	all_of "load, CRC $crc" $RUN "$BUILD/tests/system/streams_load" ${DIW_TEST_FULL:+100}
