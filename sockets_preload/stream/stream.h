@@ -181,8 +181,9 @@ bool diw_stream_next(int fd, int *bytes);
 bool diw_stream_is_nonblocking(int fd, int flags);
 /* The time at which SO_SNDTIMEO of FD, counted from now, ends; UINT64_MAX: never. */
 uint64_t diw_stream_deadline(int fd);
-/* Like poll() of FD for EVENTS, but continues after handlers with SA_RESTART. False with errno; EAGAIN at DEADLINE. */
-bool diw_stream_await(int fd, short events, uint64_t deadline);
+/* Like poll() of FD for EVENTS. False with errno; EAGAIN at DEADLINE. RESTARTS: continues after handlers with
+ * SA_RESTART. */
+bool diw_stream_await(int fd, short events, uint64_t deadline, bool restarts);
 
 /* ---- stream_low.c ---- */
 

@@ -83,12 +83,19 @@ static ssize_t pipe_broke(void)
 	return -1;
 }
 
+/* Bytes that were taken cannot leave yet: waits, also after signals. */
+static bool waits_on(int to)
+{
+	return errno == EINTR ||
+	       (errno == EAGAIN && (diw_stream_await(to, POLLOUT, UINT64_MAX, true) || errno == EINTR));
+}
+
 static bool put_all(int to, const uint8_t *p, size_t n)
 {
 	while (n) {
 		ssize_t rc = real.write(to, p, n);
 
-		if (rc < 0 && errno != EINTR && (errno != EAGAIN || !diw_stream_await(to, POLLOUT, UINT64_MAX)))
+		if (rc < 0 && !waits_on(to))
 			return false;
 		p += rc > 0 ? rc : 0;
 		n -= rc > 0 ? (size_t)rc : 0;
@@ -122,7 +129,7 @@ static bool await_room(int fd, unsigned flags, size_t *room)
 			errno = EAGAIN;
 			return false;
 		}
-		if (!diw_stream_await(fd, POLLOUT, UINT64_MAX))
+		if (!diw_stream_await(fd, POLLOUT, UINT64_MAX, true))
 			return false;
 	}
 	return true;
@@ -227,7 +234,7 @@ static DIW_COLD ssize_t send_taken(int from, int to, size_t n, int flags)
 	got = real.read(from, buf, n < sizeof buf ? n : sizeof buf);
 	for (ssize_t done = 0; done < got; done += rc > 0 ? rc : 0) {
 		rc = send(to, buf + done, (size_t)(got - done), flags);
-		if (rc < 0 && errno != EINTR && (errno != EAGAIN || !diw_stream_await(to, POLLOUT, UINT64_MAX)))
+		if (rc < 0 && !waits_on(to))
 			return done ? done : -1;
 	}
 	return got;
@@ -266,7 +273,7 @@ static int await_input(int fd, unsigned flags)
 			errno = EAGAIN;
 			return -1;
 		}
-		if (!diw_stream_await(fd, POLLIN, UINT64_MAX))
+		if (!diw_stream_await(fd, POLLIN, UINT64_MAX, true))
 			return -1;
 	}
 	return 1;
@@ -297,7 +304,7 @@ static ssize_t pipe_to_stream(int from, int to, size_t n, unsigned flags)
 		}
 		if (!deadline)
 			deadline = diw_stream_deadline(to);
-		if (!diw_stream_await(to, POLLOUT, deadline))
+		if (!diw_stream_await(to, POLLOUT, deadline, !done))
 			break;
 	}
 	return done || rc > 0 ? (ssize_t)done : rc;

@@ -413,17 +413,25 @@ bool diw_stream_is_nonblocking(int fd, int flags)
 	return fl >= 0 && fl & O_NONBLOCK;
 }
 
-/* Whether send() continues after the handler that interrupted poll(): it does if the handler has SA_RESTART. */
+static bool is_of_a_fault(int sig)
+{
+	return sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL || sig == SIGTRAP || sig == SIGSYS;
+}
+
+/* Whether send() continues after the handler that interrupted poll(): it does if the handler has SA_RESTART. The kernel
+ * does not tell which handler this was, so all that may have run must have it. Faults do not happen in poll(). */
 static bool is_restarted(void)
 {
+	sigset_t blocked;
 	bool any = false;
 
-	if (diw_is_confined())
+	if (diw_is_confined() || pthread_sigmask(SIG_BLOCK, NULL, &blocked))
 		return false;
 	for (int sig = 1; sig < NSIG; sig++) {
 		struct sigaction sa;
 
-		if (sigaction(sig, NULL, &sa) < 0 || sa.sa_handler == SIG_DFL || sa.sa_handler == SIG_IGN)
+		if (is_of_a_fault(sig) || sigismember(&blocked, sig) == 1 || sigaction(sig, NULL, &sa) < 0 ||
+		    sa.sa_handler == SIG_DFL || sa.sa_handler == SIG_IGN)
 			continue;
 		if (!(sa.sa_flags & SA_RESTART))
 			return false;
@@ -442,7 +450,7 @@ uint64_t diw_stream_deadline(int fd)
 	return diw_clock_ns() + (uint64_t)tv.tv_sec * DIW_S + (uint64_t)tv.tv_usec * DIW_US;
 }
 
-bool diw_stream_await(int fd, short events, uint64_t deadline)
+bool diw_stream_await(int fd, short events, uint64_t deadline, bool restarts)
 {
 	struct pollfd p = { .fd = fd, .events = events };
 
@@ -457,14 +465,15 @@ bool diw_stream_await(int fd, short events, uint64_t deadline)
 			errno = EAGAIN;
 		else if (errno != EINTR)
 			return false;
-		else if (deadline == UINT64_MAX && is_restarted())
+		else if (restarts && deadline == UINT64_MAX && is_restarted())
 			continue;
 		return false;
 	}
 }
 
-/* There was no room: whether to wait. If an FPDU was cut and its receiver may have nothing of it, the call waits for
- * its rest, since no call could report it. If that takes too long, the next call sends the rest. */
+/* There was no room: whether to wait. After any signal, a call that has sent something returns. If an FPDU was cut and
+ * its receiver may have nothing of it, the call waits for its rest, since no call could report it. If that takes too
+ * long, the next call sends the rest. */
 static bool may_go_on(struct call *c, uint64_t *deadline)
 {
 	bool waits_anyway = c->cut && c->done;
@@ -474,7 +483,7 @@ static bool may_go_on(struct call *c, uint64_t *deadline)
 	if (!*deadline)
 		*deadline = diw_stream_is_nonblocking(c->fd, c->flags) ? diw_clock_ns() + FINISH_NS :
 									  diw_stream_deadline(c->fd);
-	return diw_stream_await(c->fd, POLLOUT, *deadline);
+	return diw_stream_await(c->fd, POLLOUT, *deadline, !c->done || waits_anyway);
 }
 
 static ssize_t send_all(struct call *c, uint64_t cookie, bool *plain)

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,7 +272,7 @@ static void many_files(void)
 
 static void *takes_later(void *arg)
 {
-	char buf[3000];
+	static char buf[100000];
 
 	poll(NULL, 0, 600);
 	while (recv(b, buf, sizeof buf, 0) > 0)
@@ -294,6 +295,58 @@ static void sends_in_part(void)
 	pthread_create(&t, NULL, takes_later, NULL);
 	tell("messages, of which the last is sent in part", sendmmsg(a, m, 2, 0));
 	tell("... it is", m[0].msg_len > 0 && m[0].msg_len < sizeof buf);
+	shutdown(a, SHUT_WR);
+	pthread_join(t, NULL);
+	closes();
+}
+
+static void ignores(int sig)
+{
+	(void)sig;
+}
+
+/* SIGALRM comes after 200 ms. SIGSEGV and SIGUSR1, whose handlers have no SA_RESTART if they are set, do not come. */
+static void alarms(bool restarts, bool others)
+{
+	struct sigaction sa = { .sa_handler = others ? ignores : SIG_DFL };
+	struct itimerval t = { .it_value.tv_usec = 200000 };
+	sigset_t usr;
+
+	sigaction(SIGSEGV, &sa, NULL);
+	sigaction(SIGUSR1, &sa, NULL);
+	sa.sa_handler = ignores;
+	sigemptyset(&usr);
+	sigaddset(&usr, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &usr, NULL);
+	sa.sa_flags = restarts ? SA_RESTART : 0;
+	sigaction(SIGALRM, &sa, NULL);
+	setitimer(ITIMER_REAL, &t, NULL);
+}
+
+/* A send that waits for room is interrupted. */
+static void interrupted(bool restarts, bool others)
+{
+	static char buf[10 << 20];
+	ssize_t rc;
+	pthread_t t;
+
+	connects();
+	setsockopt(a, SOL_SOCKET, SO_SNDBUF, &(int){ 9000 }, sizeof(int));
+	pthread_create(&t, NULL, takes_later, NULL);
+	alarms(restarts, others);
+	rc = send(a, buf, sizeof buf, 0);
+	tell("interrupted when it had sent a part", rc > 0 && rc < (ssize_t)sizeof buf);
+	shutdown(a, SHUT_WR);
+	pthread_join(t, NULL);
+	closes();
+	connects();
+	setsockopt(a, SOL_SOCKET, SO_SNDBUF, &(int){ 9000 }, sizeof(int));
+	for (int none = 0; none < 5; poll(NULL, 0, 10))
+		for (none++; send(a, buf, 1, MSG_DONTWAIT) > 0; none = 0)
+			;
+	pthread_create(&t, NULL, takes_later, NULL);
+	alarms(restarts, others);
+	tell("... and when it had sent nothing", send(a, buf, 1, 0));
 	shutdown(a, SHUT_WR);
 	pthread_join(t, NULL);
 	closes();
@@ -459,6 +512,8 @@ int main(void)
 	reused();
 	many_files();
 	sends_in_part();
+	for (int i = 1; i < 4; i++)
+		interrupted(i & 1, i & 2);
 	peeks_at_all();
 	looks_framed("M", 0);
 	looks_framed("MPA ID Req Frame", 1);
