@@ -138,6 +138,10 @@ bool diw_stream_has_ended(int fd);
 /* Waits until FD has more bytes than now. False: it is full, does not block, its time is over, it has ended, or a
  * signal came. */
 bool diw_stream_await_more(int fd);
+/* A receive on FD, which has waited since BEGAN, waits once more: until there is something, or NEED bytes. False with
+ * errno: as the kernel's, which SO_RCVTIMEO and signals end. */
+bool diw_stream_await_within(int fd, uint64_t began);
+bool diw_stream_await_bytes(int fd, size_t need, uint64_t began);
 /* ST, which FD has, can only be reset; counts WHY. Returns -1. */
 ssize_t diw_stream_broken(int fd, struct diw_sock_stream *st, enum diw_sock_counter why);
 
@@ -181,6 +185,8 @@ bool diw_stream_next(int fd, int *bytes);
 bool diw_stream_is_nonblocking(int fd, int flags);
 /* The time at which SO_SNDTIMEO of FD, counted from now, ends; UINT64_MAX: never. */
 uint64_t diw_stream_deadline(int fd);
+/* Whether a call continues after the signal that interrupted it just now. */
+bool diw_stream_is_restarted(void);
 /* Like poll() of FD for EVENTS. False with errno; EAGAIN at DEADLINE. RESTARTS: continues after handlers with
  * SA_RESTART. */
 bool diw_stream_await(int fd, short events, uint64_t deadline, bool restarts);

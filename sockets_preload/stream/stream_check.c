@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/time.h>
 
+#include "base/clock.h"
 #include "sockets_preload/stage.h"
 #include "sockets_preload/stream/stream.h"
 
@@ -54,6 +56,40 @@ bool diw_stream_await_more(int fd)
 		return false;
 	n = real.recv(fd, NULL, (size_t)held + 1, MSG_PEEK | MSG_TRUNC | MSG_WAITALL);
 	return n > held;
+}
+
+/* SO_RCVTIMEO; 0: none. */
+static uint64_t receive_limit(int fd)
+{
+	struct timeval tv = { 0 };
+	socklen_t len = sizeof tv;
+
+	getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len);
+	return (uint64_t)tv.tv_sec * DIW_S + (uint64_t)tv.tv_usec * DIW_US;
+}
+
+DIW_COLD bool diw_stream_await_within(int fd, uint64_t began)
+{
+	uint64_t limit = receive_limit(fd);
+
+	return !limit || diw_stream_await(fd, POLLIN, began + limit, false);
+}
+
+/* The kernel's call returns what is there when its time is over, after a signal, at the end, and before an urgent
+ * byte. */
+DIW_COLD bool diw_stream_await_bytes(int fd, size_t need, uint64_t began)
+{
+	ssize_t n = real.recv(fd, NULL, need, MSG_PEEK | MSG_TRUNC | MSG_WAITALL);
+	struct pollfd p = { .fd = fd, .events = POLLRDHUP | POLLPRI };
+	uint64_t limit;
+
+	if (n < 0 || n >= (ssize_t)need || real.poll(&p, 1, 0) > 0)
+		return n >= 0;
+	limit = receive_limit(fd);
+	if (!limit && diw_stream_is_restarted())
+		return true;
+	errno = limit && diw_clock_ns() - began >= limit ? EAGAIN : EINTR;
+	return false;
 }
 
 /* Keeps the N bytes of an incomplete FPDU. Otherwise their packet, of which other bytes may have been taken, would

@@ -26,6 +26,7 @@ struct call {
 	ssize_t seen;                        /* bytes of the hello that it saw while it waited; 0: none yet */
 	uint8_t hello[DIW_STREAM_HELLO + DIW_STREAM_HEAD];   /* and the first FPDU's head */
 	bool ended;                          /* it has waited until the end came */
+	uint64_t began;                      /* when it first waited; 0: it has not */
 };
 
 static bool is_between(const struct diw_stream_rx *rx)
@@ -469,20 +470,26 @@ static int rx_attempt(struct call *c, uint64_t cookie)
 	return rc;
 }
 
-/* A receive that takes no bytes waits as the kernel's does, with timeouts and signals. */
+/* A receive that takes no bytes waits as the kernel's does, with timeouts and signals. The time counts from the first
+ * wait of the call. */
 static bool rx_waits(struct call *c)
 {
+	bool again = c->began;
 	char byte;
 	ssize_t n;
 
 	if (diw_is_confined())
 		return diw_confined_wait(c->fd);
-	if (!c->need && atomic_load_explicit(&c->st->rx.state, memory_order_relaxed) == DIW_STREAM_START) {
+	if (!again)
+		c->began = diw_coarse_ns();
+	if (c->need)
+		return diw_stream_await_bytes(c->fd, c->need, c->began);
+	if (again && !diw_stream_await_within(c->fd, c->began))
+		return false;
+	if (atomic_load_explicit(&c->st->rx.state, memory_order_relaxed) == DIW_STREAM_START) {
 		c->seen = diw_real_recv(c->fd, c->hello, sizeof c->hello, MSG_PEEK);
 		return c->seen >= 0;
 	}
-	if (c->need)
-		return real.recv(c->fd, NULL, c->need, MSG_PEEK | MSG_TRUNC | MSG_WAITALL) >= 0;
 	n = diw_real_recv(c->fd, &byte, 1, MSG_PEEK);
 	c->ended = n == 0;
 	return n >= 0;

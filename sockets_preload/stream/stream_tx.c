@@ -418,9 +418,9 @@ static bool is_of_a_fault(int sig)
 	return sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL || sig == SIGTRAP || sig == SIGSYS;
 }
 
-/* Whether send() continues after the handler that interrupted poll(): it does if the handler has SA_RESTART. The kernel
- * does not tell which handler this was, so all that may have run must have it. Faults do not happen in poll(). */
-static bool is_restarted(void)
+/* The kernel continues a call after a handler that has SA_RESTART. It does not tell which handler has run, so all that
+ * may have must have it. Faults do not happen in poll(). */
+bool diw_stream_is_restarted(void)
 {
 	sigset_t blocked;
 	bool any = false;
@@ -465,7 +465,7 @@ bool diw_stream_await(int fd, short events, uint64_t deadline, bool restarts)
 			errno = EAGAIN;
 		else if (errno != EINTR)
 			return false;
-		else if (restarts && deadline == UINT64_MAX && is_restarted())
+		else if (restarts && deadline == UINT64_MAX && diw_stream_is_restarted())
 			continue;
 		return false;
 	}

@@ -168,6 +168,7 @@ for crc in off on; do
 done
 unset DIWARP_SOCKETS_CRC
 
+all_of "parts of FPDUs" env DIWARP_SOCKETS_CRC=on timeout 120 $RUN "$BUILD/tests/system/streams_half"
 all_of "the kept socket" env "XDG_RUNTIME_DIR=$TMP/run" $RUN "$BUILD/tests/system/streams_kept"
 check "... to its end" grep -qx end "$TMP/out"
 
