@@ -224,7 +224,7 @@ static __attribute__((noinline)) ssize_t recv_any(int fd, struct diw_sock *s, vo
 
 	if (flags & MSG_ERRQUEUE && (buf || !len))
 		return diw_errqueue_recvfrom(fd, s, buf, len, flags, addr, addr_len);
-	if ((!buf && len) || (addr && !addr_len) || flags & MSG_ERRQUEUE)
+	if ((!buf && len) || (addr && (!addr_len || (int)*addr_len < 0)) || flags & MSG_ERRQUEUE)
 		return diw_real_recvfrom(fd, buf, len, flags, addr, addr_len);
 	if (addr)
 		m.msg_namelen = *addr_len;

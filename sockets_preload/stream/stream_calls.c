@@ -16,12 +16,19 @@ static ssize_t counted(enum diw_sock_counter which, ssize_t rc)
 	return rc;
 }
 
+/* Whether the kernel refuses the length of an address before it sends or receives. */
+static bool has_bad_length(const void *name, socklen_t len)
+{
+	return name && (int)len < 0;
+}
+
 ssize_t diw_stream_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr,
 			  socklen_t addr_len)
 {
 	ssize_t rc;
 
-	if ((buf || !len) && diw_stream_send(fd, &(struct iovec){ (void *)buf, len }, 1, flags, &rc))
+	if ((buf || !len) && !has_bad_length(addr, addr_len) && !(addr && addr_len > sizeof(struct sockaddr_storage)) &&
+	    diw_stream_send(fd, &(struct iovec){ (void *)buf, len }, 1, flags, &rc))
 		return rc;
 	return counted(DIW_C_sock_stream_tx_plain, real.sendto(fd, buf, len, flags, addr, addr_len));
 }
@@ -48,10 +55,21 @@ ssize_t diw_stream_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	ssize_t rc;
 
-	if (msg && msg->msg_iov && msg->msg_iovlen <= UIO_MAXIOV &&
+	if (msg && msg->msg_iov && msg->msg_iovlen <= UIO_MAXIOV && !has_bad_length(msg->msg_name, msg->msg_namelen) &&
 	    diw_stream_send(fd, msg->msg_iov, msg->msg_iovlen, flags, &rc))
 		return rc;
 	return counted(DIW_C_sock_stream_tx_plain, real.sendmsg(fd, msg, flags));
+}
+
+/* The kernel has no address of a TCP peer. It checks the length after it has received. */
+static ssize_t no_address(socklen_t *len, ssize_t rc)
+{
+	if (!len || (int)*len < 0) {
+		errno = len ? EINVAL : EFAULT;
+		return -1;
+	}
+	*len = 0;
+	return rc;
 }
 
 ssize_t diw_stream_recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *addr_len)
@@ -60,9 +78,7 @@ ssize_t diw_stream_recvfrom(int fd, void *buf, size_t len, int flags, struct soc
 
 	if ((!buf && !(flags & MSG_TRUNC)) || !diw_stream_recv(fd, &(struct iovec){ buf, len }, 1, flags, &rc))
 		return counted(DIW_C_sock_stream_rx_plain, real.recvfrom(fd, buf, len, flags, addr, addr_len));
-	if (rc >= 0 && addr && addr_len)
-		*addr_len = 0;
-	return rc;
+	return rc >= 0 && addr ? no_address(addr_len, rc) : rc;
 }
 
 ssize_t diw_stream_read(int fd, void *buf, size_t len)
@@ -87,7 +103,7 @@ ssize_t diw_stream_recvmsg(int fd, struct msghdr *msg, int flags)
 {
 	ssize_t rc;
 
-	if (!msg || !msg->msg_iov || msg->msg_iovlen > UIO_MAXIOV ||
+	if (!msg || !msg->msg_iov || msg->msg_iovlen > UIO_MAXIOV || has_bad_length(msg->msg_name, msg->msg_namelen) ||
 	    !diw_stream_recv(fd, msg->msg_iov, msg->msg_iovlen, flags, &rc))
 		return counted(DIW_C_sock_stream_rx_plain, real.recvmsg(fd, msg, flags));
 	if (rc >= 0) {

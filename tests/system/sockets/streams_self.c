@@ -270,6 +270,33 @@ static void many_files(void)
 	tell("files with their bytes", good);
 }
 
+/* Lengths of addresses that the kernel refuses, some of them after it has received. */
+static void lengths(void)
+{
+	struct sockaddr_storage ss = { 0 };
+	struct iovec iov = { (char[10]){ 0 }, 1 };
+	struct msghdr m = { .msg_name = &ss, .msg_namelen = (socklen_t)-1, .msg_iov = &iov, .msg_iovlen = 1 };
+	socklen_t len = (socklen_t)-1;
+	char c = 0;
+
+	connects();
+	tell("sent to a negative length", sendto(a, "x", 1, 0, (void *)&ss, len));
+	tell("... to a large one", sendto(a, "x", 1, 0, (void *)&ss, sizeof ss + 1));
+	tell("... by a message", sendmsg(a, &m, 0));
+	send(a, "abcd", 4, 0);
+	waits_for(b, 4);
+	tell("received with a negative length", recvfrom(b, &c, 1, 0, (void *)&ss, &len));
+	tell("... by a message", recvmsg(b, &m, 0));
+	len = sizeof ss;
+	tell("... with a good one", recvfrom(b, &c, 1, 0, (void *)&ss, &len));
+	tell("... of no address", len);
+	printf("byte: %c\n", c);
+	tell("... without a length", recvfrom(b, &c, 1, 0, (void *)&ss, NULL));
+	tell("... the last", recv(b, &c, 1, 0));
+	printf("byte: %c\n", c);
+	closes();
+}
+
 static void *takes_later(void *arg)
 {
 	static char buf[100000];
@@ -511,6 +538,7 @@ int main(void)
 	reopened(freopen64);
 	reused();
 	many_files();
+	lengths();
 	sends_in_part();
 	for (int i = 1; i < 4; i++)
 		interrupted(i & 1, i & 2);
