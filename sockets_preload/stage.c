@@ -12,14 +12,22 @@ static const size_t size[DIW_STAGE_KINDS] = { DIW_STAGE_SLOT, DIW_STAGE_SLOT * D
 static pthread_key_t at_thread_end[DIW_STAGE_KINDS];
 static bool have_key;
 
+/* Destructors of the program may call afterwards. */
+static void stage_unmap(enum diw_stage_kind kind, void *p)
+{
+	diw_stage[kind].mem = NULL;
+	diw_stage[kind].holder = NULL;
+	munmap(p, size[kind]);
+}
+
 static void unmap_one(void *p)
 {
-	munmap(p, size[DIW_STAGE_ONE]);
+	stage_unmap(DIW_STAGE_ONE, p);
 }
 
 static void unmap_many(void *p)
 {
-	munmap(p, size[DIW_STAGE_MANY]);
+	stage_unmap(DIW_STAGE_MANY, p);
 }
 
 __attribute__((constructor(102))) static void make_keys(void)

@@ -175,6 +175,39 @@ static void threads(void)
 	done(&p);
 }
 
+/* ---- At the end of a thread ---- */
+
+static struct pair last;
+
+/* Calls of a destructor, behind those of the libraries that were loaded before. */
+static void ends(void *arg)
+{
+	(void)arg;
+	give(&last, 700);
+	told("in a destructor", recv(last.a, in, BIG, MSG_DONTWAIT));
+}
+
+static void *receives_and_ends(void *key)
+{
+	pthread_setspecific(*(pthread_key_t *)key, key);
+	give(&last, 701);
+	told("in a thread", recv(last.a, in, BIG, MSG_DONTWAIT));
+	return NULL;
+}
+
+static void destructors(void)
+{
+	pthread_key_t key;
+	pthread_t t;
+
+	last = pair(AF_INET, 0);
+	if (pthread_key_create(&key, ends) || pthread_create(&t, NULL, receives_and_ends, &key))
+		abort();
+	pthread_join(t, NULL);
+	pthread_key_delete(key);
+	done(&last);
+}
+
 static jmp_buf away;
 
 static void on_alarm_leave(int sig)
@@ -213,6 +246,7 @@ int main(int argc, char **argv)
 	vforked();
 	threads();
 	left_by_longjmp();
+	destructors();
 	say("end\n");
 	return 0;
 }
