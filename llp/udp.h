@@ -148,7 +148,7 @@ int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr);
  * socket the kernel looks up the route once instead of for each datagram, which saves 0.3 us of a half round trip of 3
  * us. Datagrams from PEER arrive there, too. False: the kernel cannot do it; U is unchanged. */
 bool diw_udp_hot(struct diw_udp *u, const struct diw_dest *peer);
-/* Sets whether FD has GRO. */
+/* Sets whether FD has GRO, if it may be used at all (diw_udp_offload()). */
 void diw_udp_gro(int fd, bool on);
 /* All datagrams that came to hot_fd before it was connected have been received. */
 void diw_udp_hot_alone(struct diw_udp *u);

@@ -57,7 +57,8 @@ void diw_udp_hot_alone(struct diw_udp *u)
 
 void diw_udp_gro(int fd, bool on)
 {
-	udp_set_int(fd, SOL_UDP, UDP_GRO, on);
+	if (diw_udp_offload().gro)
+		udp_set_int(fd, SOL_UDP, UDP_GRO, on);
 }
 
 /* Options of both sockets of a queue pair. Those that a kernel may refuse without harm are not checked. */
@@ -69,8 +70,7 @@ static void set_common(const struct diw_udp *u, int fd)
 	udp_set_int(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_WANT);
 	if (u->family == AF_INET6)
 		udp_set_int(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_WANT);
-	if (diw_udp_offload().gro)
-		diw_udp_gro(fd, true);
+	diw_udp_gro(fd, true);
 	if (u->any)
 		tell_own(u, fd, true);
 	if (u->group)                           /* a group socket sends nothing */

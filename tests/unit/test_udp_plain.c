@@ -3,6 +3,7 @@
 #include <netinet/udp.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "llp/dgram.h"
@@ -155,6 +156,23 @@ START_TEST(plain)
 }
 END_TEST
 
+/* DIWARP_OFFLOAD forbids GRO, also after a burst. */
+START_TEST(forbidden)
+{
+	setenv("DIWARP_OFFLOAD", "gso", 1);
+	a = open_one(true, false);
+	b = open_one(true, false);
+	now = DIW_MS;
+	for (int i = 0; i < 3; i++) {
+		lone(a, b, LONE);
+		ck_assert(!has_gro(b, 0));
+		burst(a, b, MANY);
+		ck_assert(!has_gro(b, 0));
+	}
+	close_pair();
+}
+END_TEST
+
 /* With GRO a lone super-buffer is no lone datagram. */
 START_TEST(super_buffers)
 {
@@ -236,6 +254,7 @@ Suite *suite_udp_plain(void)
 	TCase *t = tcase_create("udp_plain");
 
 	tcase_add_loop_test(t, plain, 0, 2);
+	tcase_add_test(t, forbidden);
 	tcase_add_test(t, super_buffers);
 	tcase_add_test(t, time_tells);
 	tcase_add_loop_test(t, burst_between, 0, 6);
