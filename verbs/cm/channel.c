@@ -18,7 +18,7 @@ static int add_channel(struct diw_dev *dev)
 	if (diw_cm_engine_get(dev))
 		dev->nchannels++;
 	else
-		rc = -ENOMEM;
+		rc = -errno;                    /* no memory, or no descriptor */
 	diw_engine_unlock(&dev->engine);
 	return rc;
 }

@@ -8,6 +8,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/nocancel.h"
 #include "base/trace.h"
 #include "verbs/engine/int.h"
@@ -15,6 +16,7 @@
 /* A timeout of ppoll(2) that is sooner than the processor's other timers makes the kernel program the processor's timer
  * at each sleep. On a virtual processor this costs 5 to 8 us of a half round trip of 10 us. */
 #define FAR_NS (20 * DIW_MS)
+#define CLOSED_NS (10 * DIW_MS)      /* between looks of a thread at descriptors that are closed */
 #define READY_NS (3 * DIW_US)        /* a call of ppoll(2) that takes less has found a ready descriptor */
 
 uint64_t diw_until(uint64_t now, int64_t timeout_ns)
@@ -62,16 +64,35 @@ static void leader_step_down(struct diw_engine *e, struct diw_waiter *w, uint64_
 	diw_engine_app_polls(e, now);
 }
 
-/* The thread was cancelled: another thread becomes the leader. */
+/* The thread was cancelled: another thread becomes the leader. The progress thread is cancelled by its end. */
 static void nap_abandon(void *arg)
 {
 	const struct nap *nap = arg;
 
 	nap_end(nap);
-	if (!nap->on_sem)
+	if (!nap->w)
+		nap->e->leader = NULL;
+	else if (!nap->on_sem)
 		leader_step_down(nap->e, nap->w, diw_engine_now(nap->e));
-	diw_waiter_fini(nap->e, nap->w);
+	if (nap->w)
+		diw_waiter_fini(nap->e, nap->w);
 	diw_engine_unlock(nap->e);
+}
+
+/* A program that closes all descriptors, as daemons do, has closed these. The thread would not sleep any more. */
+static void nap_if_closed(const struct pollfd *p, nfds_t n)
+{
+	static atomic_bool told;
+
+	for (nfds_t i = 0; i < n; i++) {
+		if (!(p[i].revents & POLLNVAL))
+			continue;
+		if (!atomic_exchange(&told, true))
+			diw_log(DIW_LOG_TELL, "the program has closed descriptors of a device, which can only be "
+				"destroyed");
+		diw_wait_ppoll(NULL, 0, &(struct timespec){ .tv_nsec = CLOSED_NS });
+		return;
+	}
 }
 
 static int nap_on_fds(struct nap *nap, struct pollfd *p, nfds_t n, const struct timespec *ts)
@@ -80,6 +101,8 @@ static int nap_on_fds(struct nap *nap, struct pollfd *p, nfds_t n, const struct 
 
 	pthread_cleanup_push(nap_abandon, nap);
 	rc = diw_wait_ppoll(p, n, ts);
+	if (rc > 0)
+		nap_if_closed(p, n);
 	pthread_cleanup_pop(0);
 	return rc;
 }
@@ -157,14 +180,14 @@ bool diw_sleep_on_fds(struct diw_engine *e, struct diw_waiter *w, uint64_t now, 
  * leave through diw_engine_unlock(), which does the work that this release of the lock does not. */
 void diw_engine_rouse(struct diw_engine *e)
 {
+	bool heard = true;
+
 	e->departures++;
 	e->asleep_before += e->asleep;
 	e->asleep = 0;
-	if (e->asleep_before) {
-		diw_signal_fd(e->kick_fd);
-		diw_signal_fd(e->thread_fd);
-	}
-	while (e->asleep_before)
+	if (e->asleep_before)
+		heard = diw_signal_fd(e->kick_fd) && diw_signal_fd(e->thread_fd);
+	while (heard && e->asleep_before)
 		pthread_cond_wait(&e->all_awake, &e->lock);
 }
 

@@ -234,7 +234,8 @@ static void thread_stop(struct diw_engine *e)
 {
 	atomic_store(&e->stop, true);
 	sem_post(&e->thread_sem);
-	diw_signal_fd(e->thread_fd);
+	if (!diw_signal_fd(e->thread_fd))
+		pthread_cancel(e->thread);
 	pthread_join(e->thread, NULL);
 }
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Wakes sleeping threads: the leader by a descriptor, followers by their semaphores. */
+#include <errno.h>
 #include <unistd.h>
 
 #include "verbs/engine/int.h"
 
-void diw_signal_fd(int fd)
+bool diw_signal_fd(int fd)
 {
 	uint64_t one = 1;
 
-	if (fd >= 0)
-		(void)!write(fd, &one, sizeof one);   /* fails only if it is already signalled */
+	return fd < 0 || write(fd, &one, sizeof one) == sizeof one || errno == EAGAIN;
 }
 
 void diw_waiter_wake(struct diw_engine *e, struct diw_waiter *w)

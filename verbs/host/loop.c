@@ -14,13 +14,15 @@
 
 #define POLL_NS (10 * DIW_MS)                /* poll interval for a device whose step no other thread runs */
 #define BATCH 64
+#define CLOSED_US 10000                      /* between looks of the thread at a set that is closed */
 
 struct diw_loop_thread {
 	struct diw_loop *loop;
 	pthread_t thread;
 	int epfd, kick;
 	unsigned generation;                 /* fork generation of the process that started it */
-	bool stop, itself;                   /* itself: one of its watches stopped it, so no thread joins it */
+	bool stop, itself;                   /* itself: one of its watches stopped it, or it cannot be woken, so no
+					      * thread joins it */
 };
 
 /* ---- The thread ---- */
@@ -94,6 +96,8 @@ static void *loop_main(void *arg)
 
 	while (!stop) {
 		n = epoll_wait(t->epfd, got, BATCH, ms);
+		if (n < 0 && errno != EINTR)            /* the program has closed the set */
+			usleep(CLOSED_US);
 		pthread_mutex_lock(t->loop->lock);
 		if (!t->stop)
 			loop_serve(t, got, n);
@@ -150,25 +154,29 @@ static int loop_start(struct diw_loop *l)
 	return rc;
 }
 
-static void loop_rouse(struct diw_loop *l)
+/* False: the program has closed the descriptor, so the thread may sleep for ever. */
+static bool loop_rouse(struct diw_loop *l)
 {
 	const uint64_t one = 1;
+	bool heard = true;
 
 	pthread_mutex_lock(&l->rouse_lock);
 	if (l->thread)
-		(void)!write(l->thread->kick, &one, sizeof one);
+		heard = write(l->thread->kick, &one, sizeof one) == sizeof one || errno == EAGAIN;
 	pthread_mutex_unlock(&l->rouse_lock);
+	return heard;
 }
 
 struct diw_loop_thread *diw_loop_stop(struct diw_loop *l)
 {
 	struct diw_loop_thread *t = l->thread;
+	bool heard = true;
 
 	while (!diw_list_empty(&l->watches))
 		diw_list_del(l->watches.next);
 	if (t && t->generation == diw_fork_generation()) {
 		t->stop = true;
-		loop_rouse(l);
+		heard = loop_rouse(l);
 	}
 	loop_thread_set(l, NULL);
 	if (!t)
@@ -177,7 +185,7 @@ struct diw_loop_thread *diw_loop_stop(struct diw_loop *l)
 		loop_thread_free(t);
 		return NULL;
 	}
-	t->itself = pthread_equal(t->thread, pthread_self());
+	t->itself = !heard || pthread_equal(t->thread, pthread_self());
 	if (t->itself)
 		pthread_detach(t->thread);
 	return t->itself ? NULL : t;
