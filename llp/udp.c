@@ -51,16 +51,22 @@ static ssize_t rx_read(struct diw_udp *u, int fd, const struct diw_udp_reads *r)
 	return diw_sys_recvmsg(fd, &u->rx);
 }
 
-/* FD has no GRO from now on, unless a datagram is queued: it may be a super-buffer. */
-static void rx_plain(int fd, struct diw_udp_reads *r)
+/* FD has no GRO from now on, unless a datagram is queued: it may be a super-buffer. An ICMP message that makes the look
+ * fail makes no later call fail, so it is read here. */
+static void rx_plain(struct diw_udp *u, int fd, struct diw_udp_reads *r)
 {
+	ssize_t n;
 	char c;
 
 	r->run = 0;
 	diw_udp_gro(fd, false);
-	r->plain = diw_sys_recvfrom(fd, &c, sizeof c, MSG_PEEK, NULL, NULL) < 0 && errno == EAGAIN;
-	if (!r->plain)
-		diw_udp_gro(fd, true);
+	n = diw_sys_recvfrom(fd, &c, sizeof c, MSG_PEEK, NULL, NULL);
+	r->plain = n < 0 && errno == EAGAIN;
+	if (r->plain)
+		return;
+	if (n < 0)
+		diw_udp_rx_error(u, -errno, fd == u->hot_fd);
+	diw_udp_gro(fd, true);
 }
 
 /* A datagram or a super-buffer was read. A thread that sleeps does not find the socket empty in between. Without GRO
@@ -80,7 +86,7 @@ static void rx_came(struct diw_udp *u, int fd, struct diw_udp_reads *r)
 		r->run = 0;
 		diw_udp_gro(fd, true);
 	} else if (!r->plain && r->run >= PLAIN_AFTER)
-		rx_plain(fd, r);
+		rx_plain(u, fd, r);
 }
 
 /* Bytes of the next datagram or super-buffer; -1: there is none. */
