@@ -40,10 +40,11 @@ void diw_rd_timer_set(struct rd *rd, struct rd_peer *p, uint64_t at)
 	timer_up(rd, p->timer_at ? p->timer_at : ++rd->timers, t);
 }
 
-/* A thread that sleeps until a time that has moved would wake too early, and with each message again. */
+/* A thread that sleeps until a time that has moved would wake too early, and with each message again. While the link
+ * below is full no segment is due, but the times of segments stay: nothing sets them when it has room again. */
 uint64_t diw_rd_timer_due(struct rd *rd)
 {
-	while (rd->timers) {
+	while (rd->timers && !rd->blocked) {
 		struct rd_timer t = rd->timer[1];
 		uint64_t due = diw_rd_tx_due(rd, t.peer);
 

@@ -76,6 +76,50 @@ START_TEST(carried_acknowledgement)
 }
 END_TEST
 
+static const struct diw_dgram_ops *open_ops;
+static bool full;                    /* the socket of node 0 */
+
+static int full_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now)
+{
+	return full ? -EAGAIN : open_ops->send(d, b, n, now);
+}
+
+/* A flow that waits for its pace goes on at that time, although the socket was full meanwhile. */
+START_TEST(paced_behind_full_socket)
+{
+	struct diw_dgram_ops ops;
+	struct diw_link *l;
+	uint64_t paced, begin;
+
+	rda_begin(4);
+	rda_net.latency = 10 * DIW_MS;
+	begin = rda_net.now;
+	l = rda_net.node[0].l;
+	open_ops = rda_net.node[0].d.ops;
+	ops = *open_ops;
+	ops.send = full_send;
+	rda_net.node[0].d.ops = &ops;
+	for (int to = 2; to < 4; to++)
+		rda_send(0, to, 100);
+	/* Until only the pace keeps the flow from sending. */
+	do {
+		rda_send_all(0, 1, 2000, 1000);
+		rda_run(100 * DIW_US);
+		paced = l->ops->deadline(l);
+	} while (rda_net.now < begin + 100 * DIW_MS || paced <= rda_net.now || paced > rda_net.now + DIW_MS);
+	full = true;
+	rda_send(0, 2, 100);
+	rda_send(0, 3, 100);
+	ck_assert_int_eq(l->ops->flush(l, rda_net.now), -EAGAIN);
+	ck_assert_uint_le(l->ops->deadline(l), paced);
+	full = false;
+	ck_assert_int_eq(l->ops->flush(l, rda_net.now), 0);
+	ck_assert_uint_le(l->ops->deadline(l), paced);
+	rda_net.node[0].d.ops = open_ops;
+	rdn_free(&rda_net);
+}
+END_TEST
+
 /* Segments to two peers in turn leave as one burst to each, at flush. */
 START_TEST(turns_share_bursts)
 {
@@ -444,6 +488,7 @@ Suite *suite_rd(void)
 	tcase_add_test(tc, calm);
 	tcase_add_test(tc, bursts);
 	tcase_add_test(tc, carried_acknowledgement);
+	tcase_add_test(tc, paced_behind_full_socket);
 	tcase_add_test(tc, turns_share_bursts);
 	tcase_add_test(tc, tail_loss);
 	tcase_add_test(tc, dead_peer);
