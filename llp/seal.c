@@ -187,7 +187,7 @@ static void segment_stage(struct seal *s, const struct diw_link_seg *g)
 	memcpy(p, g->hdr, g->hdr_len);
 	if (s->later || s->open.bare) {
 		payload_copy(p + g->hdr_len, g, NULL);
-		diw_seal_put(p + g->hdr_len + g->len, 0);
+		diw_seal_leave_open(p, g->hdr_len + g->len + DIW_SEAL_LEN);
 		return;
 	}
 	crc = diw_crc32(0, g->hdr, g->hdr_len);
@@ -197,7 +197,8 @@ static void segment_stage(struct seal *s, const struct diw_link_seg *g)
 
 static void segment_gather(struct seal *s, const struct diw_link_seg *g)
 {
-	uint32_t crc = s->open.bare ? 0 : diw_crc32(0, g->hdr, g->hdr_len);
+	/* Without CRC: as of diw_seal_leave_open(). */
+	uint32_t crc = s->open.bare ? g->hdr_len + g->len + DIW_SEAL_LEN : diw_crc32(0, g->hdr, g->hdr_len);
 	struct iovec *to;
 	int n;
 

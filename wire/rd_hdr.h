@@ -20,7 +20,7 @@ enum diw_rd_flags {
 	DIW_RD_FLAGS_RSVD = 0x0f,
 };
 
-#define DIW_RD_BARE 1u                   /* in `window` of GRANT: datagrams of this sender need no CRC */
+#define DIW_RD_BARE 2u                   /* in `window` of GRANT: datagrams to this sender need no CRC */
 
 /* A header in host byte order. */
 struct diw_rd_hdr {

@@ -20,10 +20,17 @@ static inline bool diw_seal_is_good(const uint8_t *p, size_t n)
 	return diw_crc32(0, p, n - DIW_SEAL_LEN) == diw_get32le(p + n - DIW_SEAL_LEN);
 }
 
-/* Whether the datagram of N octets has no CRC: reliable datagrams within a host (docs/ud-profile.md section 18.1). */
+/* The datagram of N octets has no CRC, but its length: reliable datagrams within a host (docs/ud-profile.md section
+ * 18.1). */
+static inline void diw_seal_leave_open(uint8_t *p, size_t n)
+{
+	diw_put32le(p + n - DIW_SEAL_LEN, (uint32_t)n);
+}
+
+/* Whether the datagram of N octets has no CRC. */
 static inline bool diw_seal_is_open(const uint8_t *p, size_t n)
 {
-	return n >= DIW_SEAL_LEN && diw_get32le(p + n - DIW_SEAL_LEN) == 0;
+	return n >= DIW_SEAL_LEN && diw_get32le(p + n - DIW_SEAL_LEN) == n;
 }
 
 #endif

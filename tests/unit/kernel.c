@@ -21,6 +21,7 @@ int (*kernel_refuse)(const struct msghdr *m, int call);
 int kernel_mtu, kernel_truncate;
 atomic_int kernel_sends, kernel_receives;
 void (*kernel_read)(void);
+void (*kernel_peek)(int fd);
 
 uint32_t kernel_gso_of(const struct msghdr *m)
 {
@@ -94,6 +95,13 @@ ssize_t diw_sys_recvfrom(int fd, void *buf, size_t len, int flags, struct sockad
 	ssize_t n = syscall(SYS_recvfrom, fd, buf, len, flags, from, fromlen);
 
 	kernel_receives++;
+	if (flags & MSG_PEEK && n < 0 && errno == EAGAIN && kernel_peek) {
+		void (*peek)(int fd) = kernel_peek;
+
+		kernel_peek = NULL;
+		peek(fd);
+		errno = EAGAIN;
+	}
 	return flags & MSG_PEEK ? n : found(n);
 }
 

@@ -2,11 +2,14 @@
 /* Reliable datagrams without CRC: only between ends of one address that both agree (docs/ud-profile.md, 18.1). */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "llp/udp.h"
+#include "tests/unit/kernel.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/verbs_kit.h"
 
@@ -18,7 +21,7 @@ static struct kit k;
 static struct end a, b;
 
 /* CRC: the value of DIWARP_CRC; NULL: not set. */
-static void end_open_at(struct end *e, const char *ip, const char *crc)
+static void end_open_in(struct end *e, struct kit *kit, const char *ip, const char *crc)
 {
 	struct diw_qp_attr attr;
 
@@ -27,8 +30,13 @@ static void end_open_at(struct end *e, const char *ip, const char *crc)
 	attr.rq_depth = attr.sq_depth = MANY;
 	ck_assert_int_eq(diw_addr_parse(ip, 0, &attr.dgram.local), 0);
 	ck_assert_int_eq(crc ? setenv("DIWARP_CRC", crc, 1) : unsetenv("DIWARP_CRC"), 0);
-	end_open(e, &k, &attr, 2 * MANY);
+	end_open(e, kit, &attr, 2 * MANY);
 	unsetenv("DIWARP_CRC");
+}
+
+static void end_open_at(struct end *e, const char *ip, const char *crc)
+{
+	end_open_in(e, &k, ip, crc);
 }
 
 static void open_ends(const char *ip_b, const char *crc_a, const char *crc_b)
@@ -101,12 +109,12 @@ START_TEST(impaired_later)
 }
 END_TEST
 
-/* A datagram of a plain socket at IP with a CRC field of 0. */
-static void stray(const char *ip)
+/* A datagram of a plain socket at IP, with LEN where its CRC would be. */
+static void stray(const char *ip, uint8_t len)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(b.addr.port) };
 	struct sockaddr_in from = { .sin_family = AF_INET };
-	uint8_t p[64] = { 0x02 };
+	uint8_t p[64] = { 0x02, [60] = len };
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
 	inet_pton(AF_INET, ip, &from.sin_addr);
@@ -120,11 +128,89 @@ static void stray(const char *ip)
 START_TEST(without_agreement)
 {
 	open_ends("127.0.0.1", NULL, _i ? "on" : NULL);
-	stray("127.0.0.1");
+	stray("127.0.0.1", 64);
 	end_until(&b, _i ? "rx_crc" : "rd_stray", 1);
-	stray("127.0.0.2");
+	stray("127.0.0.2", 64);
 	end_until(&b, "rx_crc", _i ? 2 : 1);
 	close_ends();
+}
+END_TEST
+
+/* ---- Super-buffers whose segment size is lost ---- */
+
+#define LONE 2000                    /* more lone datagrams than llp/udp.c waits for */
+#define BURST 8u
+#define SMALL 64u
+
+static struct kit other;             /* of b */
+
+/* Between the end of GRO and the look at the socket, which finds it empty, a processor delivers a super-buffer. */
+static void deliver_late(int fd)
+{
+	struct diw_sge sge[BURST];
+	struct diw_send_wr wr[BURST];
+	uint64_t before = end_counter(&a, "rd_bare");
+	struct diw_wc wc;
+	int gro = 1;
+
+	ck_assert_int_eq(setsockopt(fd, SOL_UDP, UDP_GRO, &gro, sizeof gro), 0);
+	for (uint32_t i = 0; i < BURST; i++) {
+		sge[i] = (struct diw_sge){ k.mem + i * SMALL, SMALL, k.mr->stag };
+		wr[i] = (struct diw_send_wr){ .opcode = DIW_WR_SEND, .sge = &sge[i], .num_sge = 1,
+					      .dst.addr = b.addr, .next = i + 1 < BURST ? &wr[i + 1] : NULL };
+	}
+	ck_assert_int_eq(diw_post_send(a.qp, wr, NULL), 0);
+	for (int ms = 0; ms < KIT_LIMIT_MS && end_counter(&a, "rd_bare") < before + BURST; ms++)
+		diw_cq_poll(a.scq, &wc, 1, DIW_MS);
+	ck_assert_uint_eq(end_counter(&a, "rd_bare"), before + BURST);
+	gro = 0;
+	ck_assert_int_eq(setsockopt(fd, SOL_UDP, UDP_GRO, &gro, sizeof gro), 0);
+}
+
+static void comes(uint32_t len)
+{
+	struct diw_wc wc;
+	int got = 0;
+
+	for (int ms = 0; ms < KIT_LIMIT_MS && !got; ms++) {
+		diw_cq_poll(a.scq, &wc, 1, 0);
+		got = diw_cq_poll(b.rcq, &wc, 1, DIW_MS);
+	}
+	ck_assert_int_eq(got, 1);
+	ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);
+	ck_assert_uint_eq(wc.byte_len, len);
+}
+
+/* The super-buffer is no message: its datagrams are sent again. */
+START_TEST(joined)
+{
+	struct diw_wc wc;
+
+	if (!diw_udp_offload().gro || !diw_udp_offload().gso)
+		return;
+	kit_open(&k, DIW_PROGRESS_INLINE);
+	kit_open(&other, DIW_PROGRESS_INLINE);
+	end_open_at(&a, "127.0.0.1", NULL);
+	end_open_in(&b, &other, "127.0.0.1", NULL);
+	kernel_peek = deliver_late;
+	for (int i = 0; i < LONE && kernel_peek; i++) {
+		ck_assert_int_eq(end_recv(&b, 0, HALF, 0), 0);
+		ck_assert_int_eq(end_send(&a, &b, 0, SMALL, 0), 0);
+		comes(SMALL);
+		while (diw_cq_poll(a.scq, &wc, 1, 50 * DIW_US) > 0)
+			;
+	}
+	ck_assert_ptr_null(kernel_peek);
+	ck_assert_uint_gt(end_counter(&a, "rd_bare"), BURST);
+	for (uint32_t i = 0; i < BURST; i++) {
+		ck_assert_int_eq(end_recv(&b, 0, HALF, 0), 0);
+		comes(SMALL);
+	}
+	ck_assert_uint_ge(end_counter(&b, "rx_crc"), 1);
+	end_close(&a);
+	end_close(&b);
+	kit_close(&other);
+	kit_close(&k);
 }
 END_TEST
 
@@ -137,6 +223,7 @@ Suite *suite_rd_bare(void)
 	tcase_add_loop_test(t, agreed, 0, sizeof cases / sizeof *cases);
 	tcase_add_test(t, impaired_later);
 	tcase_add_loop_test(t, without_agreement, 0, 2);
+	tcase_add_test(t, joined);
 	suite_add_tcase(s, t);
 	return s;
 }
