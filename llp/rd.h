@@ -57,7 +57,8 @@ struct rd_cc {
 	bool up, slow_start, lost;   /* lost: a loss in this round */
 	uint64_t pace_at;            /* the earliest time of the next segment */
 	uint64_t drain_until;        /* sends less until then, see cc_drain(); 0: does not */
-	uint64_t drain_after;        /* the next drain's time after empty_at */
+	uint64_t drain_after;        /* the next drain's time after empty_at, pauses included */
+	uint64_t acked_at;           /* the last acknowledgement */
 	double drain_cwnd;
 };
 

@@ -36,6 +36,7 @@
 #define DRAIN_FIRST (500 * DIW_MS)   /* time without an empty queue, after which a flow drains its part of it; */
 #define DRAIN_ROUNDS 16u             /* and at least so many round trips */
 #define DRAIN_SHARE 0.75             /* of the segments that the path without a queue takes */
+#define PAUSE_ROUNDS 4u              /* a program that has sent nothing for so many round trips has paused */
 #define NOISE_MIN (30 * DIW_US)      /* a queueing delay below this is noise of the hosts */
 #define NOISE_SHARE 2                /* so is one below the deviation of round trips, or below 1/2 of the smallest
 				      * one */
@@ -48,7 +49,7 @@ void diw_rd_cc_init(struct rd_cc *c, bool own_host, uint64_t now)
 		.slow_start = true,
 		.rtt_min = { DIW_NEVER, DIW_NEVER }, .standing = { DIW_NEVER, DIW_NEVER },
 		.rtt_min_from = now, .standing_from = now, .empty_at = now, .round_at = now,
-		.round_cwnd = CWND_FIRST, .drain_after = DRAIN_FIRST };
+		.acked_at = now, .round_cwnd = CWND_FIRST, .drain_after = DRAIN_FIRST };
 }
 
 /* The minimum of this period and of the one before it. */
@@ -120,11 +121,15 @@ static uint64_t cc_noise(const struct rd_cc *c, uint64_t min)
 /* Flows of this kind alone may keep the queue from being empty, and then take each other for another kind. So each one
  * drains its part of the queue at fixed times after the queue was last empty. All have seen that at about the same
  * time, so they drain together, and the queue is empty again. A flow of another kind fills the queue meanwhile; then
- * the window is as before, and the next drain comes after twice the time. */
+ * the window is as before, and the next drain comes after twice the time. A pause, behind which the peer may be slow to
+ * wake, is no time with a queue. */
 static void cc_drain(struct rd_cc *c, uint64_t standing, uint64_t min, uint64_t now)
 {
-	uint64_t age = now - c->empty_at;
+	uint64_t age = now - c->empty_at, gap = now - c->acked_at;
 
+	c->acked_at = now;
+	if (gap > PAUSE_ROUNDS * c->srtt)
+		c->drain_after += gap;
 	if (c->drain_until && age == 0)
 		c->cwnd = c->round_cwnd = c->drain_cwnd;
 	if (age == 0)

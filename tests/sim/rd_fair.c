@@ -260,6 +260,46 @@ START_TEST(beside_cubic)
 }
 END_TEST
 
+static uint32_t window_to(int node)
+{
+	struct diw_stat_peer row[4];
+	struct diw_link *l = rda_net.node[0].l;
+	uint32_t all, n = l->ops->peers(l, row, 4, &all);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (row[i].addr.ip[15] == node + 1)
+			return row[i].window;
+	return 0;
+}
+
+/* A receiver that is slow to wake answers the first segments behind each pause late. That is no queue of which a flow
+ * has a part to drain: the window is not halved each time. */
+START_TEST(pauses)
+{
+	uint32_t window;
+
+	rda_begin(2);
+	rda_net.latency = 10 * DIW_MS;
+	for (int i = 0; i < 100; i++) {
+		rda_send_all(0, 1, 2000, 1000);
+		rda_run(10 * DIW_MS);
+	}
+	rda_run(DIW_S);
+	window = window_to(1);
+	for (int i = 0; i < 10; i++) {
+		rda_run(DIW_S);
+		rda_net.node[1].late = 12 * DIW_MS;
+		rda_send_all(0, 1, 32, 1000);
+		rda_run(15 * DIW_MS);
+		rda_net.node[1].late = 0;
+		rda_send_all(0, 1, 16, 1000);
+		rda_run(200 * DIW_MS);
+	}
+	ck_assert_uint_ge(window_to(1), window / 8);
+	rdn_free(&rda_net);
+}
+END_TEST
+
 TCase *tcase_rd_fair(void)
 {
 	TCase *tc = tcase_create("fair");
@@ -267,6 +307,7 @@ TCase *tcase_rd_fair(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, many_to_one);
 	tcase_add_loop_test(tc, crowd, 1, 4);
+	tcase_add_test(tc, pauses);
 	tcase_add_test(tc, lossy);
 	tcase_add_test(tc, stalled);
 	tcase_add_test(tc, beside_cubic);
