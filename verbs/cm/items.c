@@ -8,8 +8,9 @@
 #include <unistd.h>
 
 /* The interval at which a spinning thread polls the set. A connection can wait this long; the data path would notice
- * more frequent system calls. */
+ * more frequent system calls. If nothing is being negotiated, only a new connection can wait. */
 #define LOOK_NS (20 * DIW_US)
+#define LOOK_CALM_NS (100 * DIW_US)
 #define EXPIRE_SHARE 64              /* timers of a step */
 
 static void items_free(struct diw_list *items)
@@ -166,7 +167,7 @@ void diw_cm_look(struct diw_cm_engine *e, uint64_t now)
 		diw_cm_probe(&e->rejecting, now);
 		return;
 	}
-	e->look_at = now + LOOK_NS;
+	e->look_at = now + (e->armed ? LOOK_NS : LOOK_CALM_NS);
 	e->nbatch = epoll_wait(e->epfd, e->batch, DIW_CM_BATCH, 0);
 	for (int i = 0; i < e->nbatch; i++) {
 		struct diw_cm_item *it = e->batch[i].data.ptr;
