@@ -46,20 +46,20 @@ struct rd_held {
 
 /* Copa (Arun and Balakrishnan, NSDI 2018). Windows count segments. */
 struct rd_cc {
-	double cwnd, velocity, delta, at_rest;
+	double cwnd, delta;
+	float velocity, at_rest, drain_cwnd;
+	uint8_t same;                /* consecutive rounds in the same direction */
+	bool up, slow_start, lost;   /* lost: a loss in this round */
 	uint64_t srtt, rttvar;       /* RFC 6298 */
 	uint64_t rtt_min[2];         /* the minimum of this period and of the one before it */
 	uint64_t rtt_min_from;
 	uint64_t standing[2], standing_from;
 	uint64_t rtt_max, empty_at, round_at;
 	double round_cwnd;
-	uint8_t same;                /* consecutive rounds in the same direction */
-	bool up, slow_start, lost;   /* lost: a loss in this round */
 	uint64_t pace_at;            /* the earliest time of the next segment */
 	uint64_t drain_until;        /* sends less until then, see cc_drain(); 0: does not */
 	uint64_t drain_after;        /* the next drain's time after empty_at, pauses included */
 	uint64_t acked_at;           /* the last acknowledgement */
-	double drain_cwnd;
 };
 
 #define RD_TRIES 48u             /* a peer is given up after at least so many tries without an answer */

@@ -21,8 +21,8 @@
 #define CWND_MIN 4.0
 #define CWND_MAX 65535.0
 #define CWND_FIRST 32.0
-#define AT_REST 3.0                  /* 1 / delta without competition */
-#define AT_REST_HOST 64.0             /* the same if the peer is on this host, where the receiver delays segments and no
+#define AT_REST 3.0f                 /* 1 / delta without competition */
+#define AT_REST_HOST 64.0f            /* the same if the peer is on this host, where the receiver delays segments and no
 				       * queue does */
 #define KEPT 0.65                    /* of 1 / delta in competition, after a round trip with a loss */
 #define AT_MOST 256.0                /* 1 / delta in competition */
@@ -43,9 +43,9 @@
 
 void diw_rd_cc_init(struct rd_cc *c, bool own_host, uint64_t now)
 {
-	double at_rest = own_host ? AT_REST_HOST : AT_REST;
+	float at_rest = own_host ? AT_REST_HOST : AT_REST;
 
-	*c = (struct rd_cc){ .cwnd = CWND_FIRST, .velocity = 1, .delta = 1 / at_rest, .at_rest = at_rest,
+	*c = (struct rd_cc){ .cwnd = CWND_FIRST, .velocity = 1, .delta = 1 / (double)at_rest, .at_rest = at_rest,
 		.slow_start = true,
 		.rtt_min = { DIW_NEVER, DIW_NEVER }, .standing = { DIW_NEVER, DIW_NEVER },
 		.rtt_min_from = now, .standing_from = now, .empty_at = now, .round_at = now,
@@ -101,7 +101,7 @@ static void cc_round(struct rd_cc *c, uint64_t now)
 	c->round_at = now;
 	c->round_cwnd = c->cwnd;
 	if (!cc_competes(c, now)) {
-		c->delta = 1 / c->at_rest;
+		c->delta = 1 / (double)c->at_rest;
 	} else {
 		double x = 1 / c->delta;
 
@@ -126,6 +126,7 @@ static uint64_t cc_noise(const struct rd_cc *c, uint64_t min)
 static void cc_drain(struct rd_cc *c, uint64_t standing, uint64_t min, uint64_t now)
 {
 	uint64_t age = now - c->empty_at, gap = now - c->acked_at;
+	double share;
 
 	c->acked_at = now;
 	if (gap > PAUSE_ROUNDS * c->srtt)
@@ -141,8 +142,8 @@ static void cc_drain(struct rd_cc *c, uint64_t standing, uint64_t min, uint64_t 
 	while (c->drain_after <= age)
 		c->drain_after *= 2;
 	c->drain_until = now + c->srtt + c->srtt / 2;
-	c->drain_cwnd = c->cwnd * DRAIN_SHARE * (double)min / (double)standing;
-	c->drain_cwnd = c->drain_cwnd < CWND_MIN ? CWND_MIN : c->drain_cwnd;
+	share = c->cwnd * DRAIN_SHARE * (double)min / (double)standing;
+	c->drain_cwnd = (float)(share < CWND_MIN ? CWND_MIN : share);
 }
 
 void diw_rd_cc_acked(struct rd_cc *c, uint64_t rtt, uint32_t n, uint32_t flight, uint64_t now)
@@ -176,7 +177,7 @@ void diw_rd_cc_acked(struct rd_cc *c, uint64_t rtt, uint32_t n, uint32_t flight,
 		if (c->slow_start && c->cwnd > CWND_FIRST)      /* a window ago the segments in flight were enough */
 			c->cwnd /= 2;
 		c->slow_start = false;
-		step = c->velocity * n / (c->delta * c->cwnd);
+		step = (double)c->velocity * n / (c->delta * c->cwnd);
 		step = step < n ? step : n;
 		if (below != c->up && c->velocity > 1)
 			c->velocity = 1, c->same = 0;
