@@ -79,30 +79,27 @@ static void nap_abandon(void *arg)
 	diw_engine_unlock(nap->e);
 }
 
-/* A program that closes all descriptors, as daemons do, has closed these. The thread would not sleep any more. */
-static void nap_if_closed(const struct pollfd *p, nfds_t n)
+/* A program that closes all descriptors, as daemons do, has closed WAKE, too. The thread would not sleep any more. The
+ * end of a connection may close others between their collection and the sleep. */
+static void nap_if_closed(const struct pollfd *wake)
 {
 	static atomic_bool told;
 
-	for (nfds_t i = 0; i < n; i++) {
-		if (!(p[i].revents & POLLNVAL))
-			continue;
-		if (!atomic_exchange(&told, true))
-			diw_log(DIW_LOG_TELL, "the program has closed descriptors of a device, which can only be "
-				"destroyed");
-		diw_wait_ppoll(NULL, 0, &(struct timespec){ .tv_nsec = CLOSED_NS });
+	if (!(wake->revents & POLLNVAL))
 		return;
-	}
+	if (!atomic_exchange(&told, true))
+		diw_log(DIW_LOG_TELL, "the program has closed descriptors of a device, which can only be destroyed");
+	diw_wait_ppoll(NULL, 0, &(struct timespec){ .tv_nsec = CLOSED_NS });
 }
 
-static int nap_on_fds(struct nap *nap, struct pollfd *p, nfds_t n, const struct timespec *ts)
+static int nap_on_fds(struct nap *nap, struct pollfd *p, nfds_t n, const struct pollfd *wake, const struct timespec *ts)
 {
 	int rc;
 
 	pthread_cleanup_push(nap_abandon, nap);
 	rc = diw_wait_ppoll(p, n, ts);
 	if (rc > 0)
-		nap_if_closed(p, n);
+		nap_if_closed(wake);
 	pthread_cleanup_pop(0);
 	return rc;
 }
@@ -167,7 +164,7 @@ bool diw_sleep_on_fds(struct diw_engine *e, struct diw_waiter *w, uint64_t now, 
 	e->leader_until = until;
 	e->asleep++;
 	diw_engine_unlock(e);
-	ready = nap_on_fds(&nap, p, (nfds_t)n + 1 + alarmed, alarmed || until == DIW_NEVER ? NULL : &ts);
+	ready = nap_on_fds(&nap, p, (nfds_t)n + 1 + alarmed, &p[n], alarmed || until == DIW_NEVER ? NULL : &ts);
 	interrupted = ready < 0 && errno == EINTR;
 	if (p[n].revents)
 		fd_clear(wake_fd);
