@@ -306,7 +306,7 @@ TCase *tcase_rd_fair(void)
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, many_to_one);
-	tcase_add_loop_test(tc, crowd, 1, 4);
+	tcase_add_loop_test(tc, crowd, 1, 11);
 	tcase_add_test(tc, pauses);
 	tcase_add_test(tc, lossy);
 	tcase_add_test(tc, stalled);
