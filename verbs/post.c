@@ -6,6 +6,8 @@
 #include "verbs/qp.h"
 
 #define POST_SHARE (4 << 20)         /* bytes of segments that a post sends before the turn of another queue pair */
+#define WAITING_MOST 16u             /* posts of a burst that wait to be executed together */
+#define WAITING_LEN 1024u            /* octets of a request that waits: 16 of them are still in the cache then */
 
 static void wr_copy_payload(struct diw_sq *sq, struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
 {
@@ -30,8 +32,15 @@ static void wr_copy_payload(struct diw_sq *sq, struct diw_rdmap_wr *w, const str
 	w->inline_data = data;
 }
 
+/* One call, so far. */
+struct post {
+	uint32_t n;                  /* requests that have slots, */
+	uint64_t octets;             /* and those of their payloads */
+	bool run;                    /* they are to be executed */
+};
+
 /* Fills the slot TAIL, which no other thread reads yet. */
-static int send_post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32_t tail)
+static int send_post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32_t tail, struct post *p)
 {
 	struct diw_sq *sq = &qp->sq;
 	struct diw_rdmap_wr *w;
@@ -60,6 +69,8 @@ static int send_post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32
 	wr_copy_payload(sq, w, wr);
 	qp->ops->fill(qp, w, wr);
 	DIW_TRACE_POST_SEND(qp->c, wr->wr_id, wr->opcode, w->buf.len, w->dst.addr.port);
+	p->n++;
+	p->octets += len;
 	return 0;
 }
 
@@ -75,6 +86,13 @@ static bool post_continues(struct diw_qp *qp, uint64_t now)
 	       diw_engine_in_burst(&qp->dev->engine, &qp->member, now);
 }
 
+/* Whether a post of one short request in a burst waits to be executed with the next ones, which takes less time than to
+ * execute each alone. */
+static bool post_waits(const struct diw_qp *qp, const struct post *p)
+{
+	return qp->burst && p->n == 1 && p->octets <= WAITING_LEN && qp->nwaiting < WAITING_MOST;
+}
+
 /* A post that has sent takes as long as its system call: the time at which it ends is read anew. */
 static void post_ends(struct diw_qp *qp, uint64_t now)
 {
@@ -87,9 +105,22 @@ static void post_ends(struct diw_qp *qp, uint64_t now)
 	qp->burst = false;
 }
 
+static void post_execute(struct diw_qp *qp, uint64_t now)
+{
+	struct diw_engine *e = &qp->dev->engine;
+
+	diw_engine_take_posts(e, &qp->member);
+	diw_qp_run_sends(qp, POST_SHARE, now);
+	qp->member.deadline = diw_min64(qp->member.deadline, diw_qp_deadline(qp, true));
+	diw_engine_hasten(e, qp->member.deadline);
+	/* The leader already sleeps, so it does not write the states, unless it looks again soon. */
+	if (diw_engine_is_led(e) && qp->stat && !diw_engine_has_unflushed(e))
+		diw_stat_gauges(qp);
+}
+
 /* Runs the send half of the step. The poster does it if the lock is free; otherwise the holder of the lock does when it
  * unlocks. */
-static void post_run(struct diw_qp *qp)
+static void post_run(struct diw_qp *qp, const struct post *p)
 {
 	struct diw_engine *e = &qp->dev->engine;
 	uint64_t now;
@@ -97,21 +128,20 @@ static void post_run(struct diw_qp *qp)
 	if (!diw_engine_lock_or_leave(e))
 		return;
 	now = diw_engine_forward(e, diw_engine_now(e));
-	diw_engine_take_posts(e, &qp->member);
 	qp->burst = post_continues(qp, now);
-	diw_qp_run_sends(qp, POST_SHARE, now);
+	if (post_waits(qp, p)) {
+		qp->nwaiting++;
+		diw_engine_flush_later(e, &qp->member, now);
+	} else {
+		post_execute(qp, now);
+	}
 	post_ends(qp, now);
-	qp->member.deadline = diw_min64(qp->member.deadline, diw_qp_deadline(qp, true));
-	diw_engine_hasten(e, qp->member.deadline);
-	/* The leader already sleeps, so it does not write the states, unless it looks again soon. */
-	if (diw_engine_is_led(e) && qp->stat && !diw_engine_has_unflushed(e))
-		diw_stat_gauges(qp);
 	diw_engine_unlock(e);
 }
 
 /* Fills slots as far as there is room, and moves *WR to the first request that has none. ALL: no slot counts as filled
  * unless all do, and *WR stays. */
-static int slots_fill(struct diw_qp *qp, const struct diw_send_wr **wr, bool all, bool *run)
+static int slots_fill(struct diw_qp *qp, const struct diw_send_wr **wr, bool all, struct post *p)
 {
 	const struct diw_send_wr *w = *wr;
 	struct diw_sq *sq = &qp->sq;
@@ -121,9 +151,9 @@ static int slots_fill(struct diw_qp *qp, const struct diw_send_wr **wr, bool all
 	pthread_mutex_lock(&sq->post);
 	tail = atomic_load_explicit(&sq->tail, memory_order_relaxed);
 	for (; w && rc == 0; w = rc == 0 ? w->next : w) {
-		rc = send_post_one(qp, w, tail);
+		rc = send_post_one(qp, w, tail, p);
 		tail += rc == 0;
-		*run = rc < 0 || !(w->flags & DIW_SEND_MORE);
+		p->run = rc < 0 || !(w->flags & DIW_SEND_MORE);
 	}
 	if (rc == 0 || !all) {
 		atomic_store_explicit(&sq->tail, tail, memory_order_release);
@@ -136,21 +166,21 @@ static int slots_fill(struct diw_qp *qp, const struct diw_send_wr **wr, bool all
 static int post_list(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad, bool all)
 {
 	struct diw_engine *e = &qp->dev->engine;
-	bool run = false;
+	struct post p = { 0 };
 	int rc;
 
 	if (!diw_engine_alive(e))
 		return -ENODEV;
-	rc = slots_fill(qp, &wr, all, &run);
+	rc = slots_fill(qp, &wr, all, &p);
 	/* Requests that wait to leave have the room that they would not have if each post sent. */
 	if (rc == -ENOMEM && diw_engine_has_unflushed(e)) {
 		diw_engine_flush_try(e);
-		rc = slots_fill(qp, &wr, all, &run);
+		rc = slots_fill(qp, &wr, all, &p);
 	}
 	if (rc < 0 && bad)
 		*bad = wr;
-	if (run)
-		post_run(qp);
+	if (p.run)
+		post_run(qp, &p);
 	else
 		diw_engine_leave_post(e, &qp->member);
 	return rc;

@@ -173,6 +173,7 @@ struct diw_qp {
 	bool grh;
 	bool metered;                /* it has a rate limit, or the arbiter is on */
 	bool burst;                  /* within a post: the super-buffer or write may stay open behind it */
+	uint8_t nwaiting;            /* posts of a burst that are not executed yet, see post_waits() */
 	const struct diw_qp_ops *ops;
 	_Atomic(enum diw_qp_state) state;
 	struct diw_cm *cm;           /* RC: the channel of its connection's events, or NULL */

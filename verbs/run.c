@@ -116,6 +116,7 @@ void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
 	int64_t budget = share, had;
 	int rc = 0, rc_answers = 0;
 
+	qp->nwaiting = 0;
 	if (!qp->ops->begin(qp, now)) {
 		diw_arbiter_leave(qp, now);
 		return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The alarm of short sleeps (verbs/engine/sleep.c): it ends each sleep in time and none of them early, and is set
- * seldom. */
+ * seldom. Also: polls that follow each other closely end the absence of the program (verbs/engine/wake.c). */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,6 +9,7 @@
 
 #include "tests/unit/unit.h"
 #include "tests/unit/verbs_kit.h"
+#include "verbs/qp.h"
 
 #define WAIT (15 * DIW_MS)
 #define PAUSE_US 100
@@ -121,6 +122,28 @@ START_TEST(set_seldom)
 }
 END_TEST
 
+/* A program that armed, and polls, is back only when it has polled closely for 2 ms. */
+START_TEST(polls_behind_the_arming)
+{
+	struct diw_engine *e;
+	uint64_t now = DIW_S;
+
+	kit_open(&k, DIW_PROGRESS_INLINE);
+	e = &k.dev->engine;
+	for (int gap = 1; gap <= 200; gap += 199) {
+		diw_engine_hand_over(e);
+		for (int us = 0; us < 1900; us += gap)
+			diw_engine_app_polls(e, now += (uint64_t)gap * DIW_US);
+		ck_assert(atomic_load(&e->app_away));
+		diw_engine_hand_over(e);
+		for (int us = 0; us < 2100; us += gap)
+			diw_engine_app_polls(e, now += (uint64_t)gap * DIW_US);
+		ck_assert(atomic_load(&e->app_away) == (gap > 100));
+	}
+	kit_close(&k);
+}
+END_TEST
+
 Suite *suite_alarm(void)
 {
 	Suite *s = suite_create("alarm");
@@ -130,6 +153,7 @@ Suite *suite_alarm(void)
 	tcase_add_loop_test(t, timeouts_are_kept, 0, 2);
 	tcase_add_test(t, a_shorter_one_next);
 	tcase_add_test(t, set_seldom);
+	tcase_add_test(t, polls_behind_the_arming);
 	suite_add_tcase(s, t);
 	return s;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Super-buffers, and writes of RC, that stay open behind a post. A program may post a burst in many calls: the first
- * call sends at once, and the messages of the next ones wait for more, until a full super-buffer, a step, another call,
- * or the progress thread sends them.
+ * Super-buffers, and writes of RC, that stay open behind a post, and short requests that wait to be executed
+ * (verbs/post.c). A program may post a burst in many calls: the first call sends at once, and the messages of the next
+ * ones wait for more, until a full super-buffer, a step, another call, or the progress thread sends them.
  */
 #include <time.h>
 
