@@ -40,6 +40,13 @@ static struct glue_peer *av_new(struct glue_av *av, const struct diw_addr *addr)
 	return p;
 }
 
+static void av_learn(struct glue_av *av, struct glue_peer *p, bool learned)
+{
+	av->learned += learned;
+	av->learned -= p->learned;
+	p->learned = learned;
+}
+
 /* Marks the peers that operations refer to, or unmarks them. */
 static void peers_mark(const struct glue_av *av, bool used)
 {
@@ -48,7 +55,7 @@ static void peers_mark(const struct glue_av *av, bool used)
 	for (uint32_t i = 0; i < ops->fresh; i++) {
 		struct glue_op *op = (struct glue_op *)(void *)(ops->base + i * ops->size);
 
-		struct glue_peer *p = op->kind == GLUE_OP_RECV && !op->peer && !op->multi ?
+		struct glue_peer *p = op->kind == GLUE_OP_RECV && !op->peer ?
 				      (struct glue_peer *)(uintptr_t)op->key.source : op->peer;
 
 		if (op->kind != GLUE_OP_FREE && !op->ended && p)
@@ -56,7 +63,7 @@ static void peers_mark(const struct glue_av *av, bool used)
 	}
 }
 
-/* Forgets the peers that were not inserted and to which no operation and no request refers. False: none is free. */
+/* Forgets the peers that are not inserted and to which no operation and no request refers. False: none is free. */
 static bool peers_forget(struct glue_av *av)
 {
 	uint64_t now = diw_clock_ns();
@@ -67,12 +74,12 @@ static bool peers_forget(struct glue_av *av)
 	peers_mark(av, true);
 	for (uint32_t i = 0; i < AV_BUCKETS; i++)
 		for (struct glue_peer **at = &av->bucket[i], *p = *at; p; p = *at) {
-			if (p->inserts || p->connected || p->used || p->requests || p->holder || p->teller) {
+			if (!p->learned || p->connected || p->used || p->requests || p->holder || p->teller) {
 				at = &p->next;
 				continue;
 			}
 			*at = p->next;
-			av->learned--;
+			av_learn(av, p, false);
 			diw_pool_put(&av->peers, p);
 		}
 	peers_mark(av, false);
@@ -88,7 +95,8 @@ struct glue_peer *diw_glue_av_find(struct glue_av *av, const struct diw_addr *ad
 
 	if (!p && (av->learned < GLUE_LEARNED || peers_forget(av))) {
 		p = av_new(av, addr);
-		av->learned += p != NULL;
+		if (p)
+			av_learn(av, p, true);
 	}
 	return p;
 }
@@ -96,6 +104,14 @@ struct glue_peer *diw_glue_av_find(struct glue_av *av, const struct diw_addr *ad
 struct glue_peer *diw_glue_av_peer(struct glue_av *av, fi_addr_t addr)
 {
 	return addr < av->count ? av->entry[addr] : NULL;
+}
+
+/* The least number that no peer has. */
+static size_t av_vacancy(struct glue_av *av)
+{
+	while (av->vacant < av->count && av->entry[av->vacant])
+		av->vacant++;
+	return av->vacant;
 }
 
 static bool av_grow(struct glue_av *av, size_t want)
@@ -131,6 +147,7 @@ static int av_add(struct glue_av *av, const struct sockaddr *sa, fi_addr_t *fi_a
 {
 	struct diw_addr addr;
 	struct glue_peer *p;
+	size_t number;
 
 	if (sa->sa_family != AF_INET && sa->sa_family != AF_INET6)
 		return -FI_EINVAL;
@@ -146,20 +163,24 @@ static int av_add(struct glue_av *av, const struct sockaddr *sa, fi_addr_t *fi_a
 		p->restarted = diw_clock_ns();
 		p->epoch = 0;
 	}
-	if (p && !p->inserts)
-		av->learned--;
-	else if (!p && av->peers.used - av->learned < GLUE_PEERS)
+	if (!p && av->learned >= GLUE_LEARNED)
+		peers_forget(av);
+	if (!p && av->peers.used - av->learned < GLUE_PEERS)
 		p = av_new(av, &addr);
 	if (!p)
 		return -FI_ENOMEM;
+	av_learn(av, p, false);
+	number = av_vacancy(av);
 	p->inserts++;
 	p->numbers++;
-	if (p->fi_addr == FI_ADDR_NOTAVAIL)
-		p->fi_addr = av->count;
+	if (p->fi_addr > number)         /* FI_ADDR_NOTAVAIL is the greatest */
+		p->fi_addr = number;
 	p->gone = 0;
 	p->holds = 0;
-	*fi_addr = av->count;
-	av->entry[av->count++] = p;
+	*fi_addr = number;
+	av->entry[number] = p;
+	if (number == av->count)
+		av->count++;
 	return 0;
 }
 
@@ -233,9 +254,13 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint6
 		if (!p)
 			continue;
 		av->entry[fi_addr[i]] = NULL;
+		if (fi_addr[i] < av->vacant)
+			av->vacant = fi_addr[i];
 		p->numbers--;
 		if (p->fi_addr == fi_addr[i])
 			p->fi_addr = av_number(av, p, fi_addr[i]);
+		if (!p->numbers && !p->connected)
+			av_learn(av, p, true);
 	}
 	glue_unlock(av->domain);
 	return 0;

@@ -116,15 +116,16 @@ struct glue_peer {
 	struct glue_peer *next;          /* in the same bucket */
 	struct diw_addr addr;
 	uint32_t index;                  /* in the address vector */
-	uint32_t inserts;                /* how often its address was inserted; if it was, the peer stays */
+	uint32_t inserts;                /* how often its address was inserted */
 	bool connected;                  /* at some time: it stays until the vector closes */
 	uint32_t numbers;                /* its values of fi_addr_t: one for each insertion that was not removed */
 	fi_addr_t fi_addr;               /* the least of these; FI_ADDR_NOTAVAIL: none */
+	bool learned;                    /* counted in glue_av.learned */
 	bool used;                       /* av.c: an operation refers to it */
 	bool heard;                      /* alive.c: a message came since the last sweep */
 	uint8_t swept;                   /* number of the last sweep in which the application waited for it */
 	uint8_t silent, patience;        /* such sweeps since its last Write; after how many it gets the next */
-	uint32_t requests;               /* in the send queue that name it, and no operation */
+	uint32_t requests;               /* in the send queue that name it, by themselves or by their buffers */
 	uint64_t kept;                   /* octets of its eager messages that no receive has matched */
 	struct glue_ep *holder;          /* hold.c: the endpoint that holds it, or is about to; NULL: none */
 	struct diw_list hold;            /* in glue_ep.held */
@@ -152,8 +153,8 @@ struct glue_av {
 	struct glue_peer **bucket;
 	uint64_t seed;
 	struct glue_peer **entry;        /* by fi_addr; NULL: removed */
-	size_t count, room;
-	uint32_t learned;                /* peers that were not inserted */
+	size_t count, room, vacant;      /* each entry before `vacant` has a peer */
+	uint32_t learned;                /* peers that were not inserted, or were removed */
 	uint64_t full_until;             /* while all of these were in use: no search for others before this time */
 	uint32_t users;
 };

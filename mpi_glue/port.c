@@ -111,7 +111,7 @@ int diw_glue_port_send(struct glue_ep *ep, struct glue_peer *to, const struct gl
 	rc = port_post(ep, &wr, to, h->kind == GLUE_GONE);
 	if (rc < 0 && b)
 		diw_glue_buf_put(b);
-	to->requests += rc == 0 && !b && !op;
+	to->requests += rc == 0 && (b || !op);
 	return rc;
 }
 
@@ -196,6 +196,7 @@ int diw_glue_port_rma(struct glue_op *op, uint64_t off, uint32_t len, const stru
 	rc = port_post(ep, &wr, op->peer, false);
 	if (rc < 0 && b)
 		diw_glue_buf_put(b);
+	op->peer->requests += rc == 0 && b;
 	return rc;
 }
 
@@ -307,6 +308,7 @@ static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct po
 			recvs_add(ep, r, b);
 		return;
 	case PORT_WR_TX:
+		b->to->requests--;
 		port_done(ep, b->op, b->to, wc);
 		diw_glue_buf_put(b);
 		return;
@@ -394,9 +396,12 @@ void diw_glue_port_forget(struct glue_ep *ep)
 	while ((n = diw_cq_poll(ep->cq, wc, PORT_BATCH, 0)) > 0)
 		for (int i = 0; i < n; i++) {
 			unsigned kind = wc[i].wr_id & PORT_WR_MASK;
+			void *of = (void *)(uintptr_t)(wc[i].wr_id - kind);
 
 			if (kind == PORT_WR_PEER || kind == PORT_WR_QUESTION)
-				((struct glue_peer *)(uintptr_t)(wc[i].wr_id - kind))->requests--;
+				((struct glue_peer *)of)->requests--;
+			if (kind == PORT_WR_TX)
+				((struct glue_buf *)of)->to->requests--;
 			if (wc[i].nranges > 1)
 				diw_wc_release(&wc[i]);
 		}
