@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/nocancel.h"
 #include "mpi_glue/glue.h"
 
 static uint64_t cntr_get(struct fid_cntr *fid, bool errors, bool progress)
@@ -75,6 +76,7 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 			return -FI_EAVAIL;
 		if (timeout >= 0 && diw_clock_ns() >= until)
 			return -FI_ETIMEDOUT;
+		diw_wait_poll(NULL, 0, 0);       /* the thread may be cancelled here */
 	}
 }
 

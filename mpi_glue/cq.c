@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/nocancel.h"
 #include "mpi_glue/glue.h"
 
 #define CQ_LOOK DIW_S                    /* the longest sleep of a program that waits for operations */
@@ -172,7 +173,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 {
 	struct glue_cq *cq = (struct glue_cq *)fid;
 	uint64_t until = diw_clock_ns() + (uint64_t)timeout * DIW_MS, now;
-	struct epoll_event ev;
+	struct pollfd sleep = { .fd = cq->epoll, .events = POLLIN };
 	ssize_t rc;
 
 	(void)cond;
@@ -186,7 +187,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 			return rc;
 		if (diw_glue_cq_arm(cq) != 0)
 			continue;
-		if (epoll_wait(cq->epoll, &ev, 1, timeout < 0 ? -1 : (int)((until - now) / DIW_MS) + 1) < 0)
+		if (diw_wait_poll(&sleep, 1, timeout < 0 ? -1 : (int)((until - now) / DIW_MS) + 1) < 0)
 			return errno == EINTR ? -FI_EAGAIN : -errno;
 	}
 }

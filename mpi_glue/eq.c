@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/nocancel.h"
 #include "mpi_glue/glue.h"
 
 #define EQ_EVENTS 64u
@@ -13,6 +14,7 @@
 struct glue_eq {
 	struct fid_eq fid;
 	pthread_mutex_t lock;
+	sem_t written;                   /* posted for each event: a call that sleeps looks again */
 	uint32_t first, count;
 	struct { uint32_t event; size_t len; uint8_t data[EQ_BYTES]; } slot[EQ_EVENTS];
 };
@@ -59,6 +61,7 @@ static ssize_t eq_write(struct fid_eq *fid, uint32_t event, const void *buf, siz
 		q->slot[at].len = len;
 		memcpy(q->slot[at].data, buf, len);
 		rc = (ssize_t)len;
+		sem_post(&q->written);
 	}
 	pthread_mutex_unlock(&q->lock);
 	return rc;
@@ -66,12 +69,14 @@ static ssize_t eq_write(struct fid_eq *fid, uint32_t event, const void *buf, siz
 
 static ssize_t eq_sread(struct fid_eq *fid, uint32_t *event, void *buf, size_t len, int timeout, uint64_t flags)
 {
+	struct glue_eq *q = (struct glue_eq *)fid;
 	uint64_t until = diw_clock_ns() + (uint64_t)timeout * DIW_MS;
+	const struct timespec end = { (time_t)(until / DIW_S), (long)(until % DIW_S) };
 	ssize_t rc;
 
 	do
 		rc = eq_read(fid, event, buf, len, flags);
-	while (rc == -FI_EAGAIN && (timeout < 0 || diw_clock_ns() < until));
+	while (rc == -FI_EAGAIN && diw_wait_sem(&q->written, timeout < 0 ? NULL : &end) == 0);
 	return rc;
 }
 
@@ -88,8 +93,11 @@ static struct fi_ops_eq eq_ops = {
 
 static int eq_close(struct fid *fid)
 {
-	pthread_mutex_destroy(&((struct glue_eq *)fid)->lock);
-	free(fid);
+	struct glue_eq *q = (struct glue_eq *)fid;
+
+	sem_destroy(&q->written);
+	pthread_mutex_destroy(&q->lock);
+	free(q);
 	return 0;
 }
 
@@ -109,6 +117,7 @@ int diw_glue_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct 
 	if (!q)
 		return -FI_ENOMEM;
 	pthread_mutex_init(&q->lock, NULL);
+	sem_init(&q->written, 0, 0);
 	q->fid = (struct fid_eq){ .fid = { FI_CLASS_EQ, ctx, &eq_fi_ops }, .ops = &eq_ops };
 	*out = &q->fid;
 	return 0;

@@ -281,6 +281,68 @@ static void check_binders(void)
 	REQUIRE(fi_close(&cq->fid) == 0);
 }
 
+static void *waits_for_completion(void *arg)
+{
+	struct fi_cq_tagged_entry c;
+
+	fi_cq_sread(arg, &c, 1, NULL, -1);
+	return NULL;
+}
+
+static void *waits_for_count(void *arg)
+{
+	fi_cntr_wait(arg, UINT64_MAX, -1);
+	return NULL;
+}
+
+static void *waits_for_event(void *arg)
+{
+	uint32_t event;
+	uint64_t data;
+
+	fi_eq_sread(arg, &event, &data, sizeof data, -1, 0);
+	return NULL;
+}
+
+static void cancel_one(void *(*run)(void *), void *arg, bool later)
+{
+	struct timespec until;
+	pthread_t thread;
+
+	REQUIRE(pthread_create(&thread, NULL, run, arg) == 0);
+	if (later)
+		nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
+	REQUIRE(pthread_cancel(thread) == 0 && clock_gettime(CLOCK_REALTIME, &until) == 0);
+	until.tv_sec += PATIENCE;
+	REQUIRE(pthread_timedjoin_np(thread, NULL, &until) == 0);
+}
+
+/* A thread that is cancelled while it waits ends, and the object works as before. An event queue sleeps. */
+static void check_cancelled(void)
+{
+	struct fi_eq_attr attr = { .wait_obj = FI_WAIT_UNSPEC, .flags = FI_WRITE };
+	struct fi_cq_tagged_entry c;
+	uint64_t data = 5;
+	struct fid_eq *eq;
+	uint32_t event;
+	clock_t begin;
+
+	REQUIRE(fi_eq_open(fabric, &attr, &eq, NULL) == 0);
+	for (int i = 0; i < 10; i++) {
+		cancel_one(waits_for_completion, b.cq, i % 2);
+		cancel_one(waits_for_count, b.received, i % 2);
+		cancel_one(waits_for_event, eq, i % 2);
+	}
+	REQUIRE(fi_trecv(b.ep, in, 8, NULL, a.addr, 3, 0, NULL) == 0 && fi_tinject(a.ep, out, 8, b.addr, 3) == 0);
+	REQUIRE(fi_cq_sread(b.cq, &c, 1, NULL, PATIENCE * 1000) == 1);
+	begin = clock();
+	REQUIRE(fi_eq_sread(eq, &event, &data, sizeof data, 500, 0) == -FI_EAGAIN);
+	REQUIRE(clock() - begin < CLOCKS_PER_SEC / 5);
+	REQUIRE(fi_eq_write(eq, 7, &data, sizeof data, 0) == sizeof data);
+	REQUIRE(fi_eq_sread(eq, &event, &data, sizeof data, -1, 0) == sizeof data && event == 7 && data == 5);
+	REQUIRE(fi_close(&eq->fid) == 0);
+}
+
 static void *closer(void *arg)
 {
 	end_close(arg);
@@ -332,6 +394,7 @@ int main(int argc, char **argv)
 	CHECK(inserted_twice);
 	CHECK(removed);
 	CHECK(binders);
+	CHECK(cancelled);
 	CHECK(closing);
 	CHECK(full);
 	ends_close();

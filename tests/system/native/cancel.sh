@@ -21,7 +21,9 @@ __(p?read|recv|recvfrom|p?poll|fgets|fread|v?[fd]?printf)(64)?_chk'
 POINTS=${POINTS//$'\n'/|}
 
 points() {
-	find "$BUILD"/obj/{base,llp,mpa,ddp,rdmap,verbs} -name '*.o' ! -name nocancel.o | while read -r object; do
+	for folder in base llp mpa ddp rdmap verbs mpi_glue; do
+		[ ! -d "$BUILD/obj/$folder" ] || find "$BUILD/obj/$folder" -name '*.o' ! -name nocancel.o
+	done | while read -r object; do
 		nm -u "$object" | awk -v f="${object##*/obj/}" '{ print f, $2 }'
 	done | grep -E " ($POINTS)\$"
 }
