@@ -220,6 +220,7 @@ static void domain_free(struct glue_domain *d)
 		diw_dev_close(d->dev);
 	diw_arena_fini(&d->arena);
 	pthread_mutex_destroy(&d->lock);
+	diw_glue_fabric_unuse(&d->fabric->fid);
 	free(d);
 }
 
@@ -278,6 +279,7 @@ int diw_glue_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct
 	d->fid = (struct fid_domain){ .fid = { FI_CLASS_DOMAIN, ctx, &domain_fi_ops }, .ops = &domain_ops,
 				     .mr = &diw_glue_ops_mr };
 	d->fabric = (struct glue_fabric *)fabric;
+	diw_glue_fabric_use(fabric);
 	d->set = *diw_glue_settings();
 	d->epoll = d->wake = -1;
 	d->automatic = info->domain_attr->data_progress == FI_PROGRESS_AUTO;

@@ -13,6 +13,7 @@
 
 struct glue_eq {
 	struct fid_eq fid;
+	struct fid_fabric *fabric;
 	pthread_mutex_t lock;
 	sem_t written;                   /* posted for each event: a call that sleeps looks again */
 	uint32_t first, count;
@@ -95,6 +96,7 @@ static int eq_close(struct fid *fid)
 {
 	struct glue_eq *q = (struct glue_eq *)fid;
 
+	diw_glue_fabric_unuse(q->fabric);
 	sem_destroy(&q->written);
 	pthread_mutex_destroy(&q->lock);
 	free(q);
@@ -110,12 +112,13 @@ int diw_glue_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct 
 {
 	struct glue_eq *q;
 
-	(void)fabric;
 	if (attr->wait_obj != FI_WAIT_NONE && attr->wait_obj != FI_WAIT_UNSPEC)
 		return -FI_ENOSYS;
 	q = calloc(1, sizeof *q);
 	if (!q)
 		return -FI_ENOMEM;
+	q->fabric = fabric;
+	diw_glue_fabric_use(fabric);
 	pthread_mutex_init(&q->lock, NULL);
 	sem_init(&q->written, 0, 0);
 	q->fid = (struct fid_eq){ .fid = { FI_CLASS_EQ, ctx, &eq_fi_ops }, .ops = &eq_ops };

@@ -49,8 +49,20 @@ const struct glue_settings *diw_glue_settings(void)
 	return &settings;
 }
 
+void diw_glue_fabric_use(struct fid_fabric *fabric)
+{
+	__atomic_add_fetch(&((struct glue_fabric *)fabric)->users, 1, __ATOMIC_RELAXED);
+}
+
+void diw_glue_fabric_unuse(struct fid_fabric *fabric)
+{
+	__atomic_sub_fetch(&((struct glue_fabric *)fabric)->users, 1, __ATOMIC_RELEASE);
+}
+
 static int info_fabric_close(struct fid *fid)
 {
+	if (__atomic_load_n(&((struct glue_fabric *)fid)->users, __ATOMIC_ACQUIRE))
+		return -FI_EBUSY;
 	free(fid);
 	return 0;
 }

@@ -80,7 +80,10 @@ struct glue_settings {
 	char *iface;
 };
 
-struct glue_fabric { struct fid_fabric fid; };
+struct glue_fabric {
+	struct fid_fabric fid;
+	uint32_t users;                  /* its domains and event queues; atomic */
+};
 
 struct glue_domain {
 	struct fid_domain fid;
@@ -302,6 +305,9 @@ static inline void glue_unlock(struct glue_domain *d) { if (d->locks) pthread_mu
 
 /* ---- getinfo.c ---- */
 const struct glue_settings *diw_glue_settings(void);
+/* An object of FABRIC begins, or ends. */
+void diw_glue_fabric_use(struct fid_fabric *fabric);
+void diw_glue_fabric_unuse(struct fid_fabric *fabric);
 
 /* ---- domain.c ---- */
 int diw_glue_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain, void *ctx);

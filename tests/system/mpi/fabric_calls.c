@@ -152,6 +152,21 @@ static void check_counters(void)
 	REQUIRE(fi_close(&ep->fid) == 0 && fi_close(&cntr->fid) == 0);
 }
 
+/* A fabric is busy while it has a domain or an event queue. */
+static void check_fabric(void)
+{
+	struct fi_eq_attr attr = { .wait_obj = FI_WAIT_NONE };
+	struct fid_fabric *other;
+	struct fid_domain *inside;
+	struct fid_eq *eq;
+
+	REQUIRE(fi_fabric(info->fabric_attr, &other, NULL) == 0);
+	REQUIRE(fi_domain(other, info, &inside, NULL) == 0 && fi_eq_open(other, &attr, &eq, NULL) == 0);
+	REQUIRE(fi_close(&other->fid) == -FI_EBUSY && fi_close(&inside->fid) == 0);
+	REQUIRE(fi_close(&other->fid) == -FI_EBUSY && fi_close(&eq->fid) == 0);
+	REQUIRE(fi_close(&other->fid) == 0);
+}
+
 /* An error's entry has a number of the provider's, and fi_cq_strerror() its text. The provider has no further data. */
 static void check_error(void)
 {
@@ -390,6 +405,7 @@ int main(int argc, char **argv)
 	CHECK(enable);
 	CHECK(disabled);
 	CHECK(counters);
+	CHECK(fabric);
 	CHECK(error);
 	CHECK(inserted_twice);
 	CHECK(removed);
