@@ -230,7 +230,7 @@ static ssize_t recv_peek(struct glue_ep *ep, const struct glue_msg *m, const str
 	op->entry.op_context = m->ctx;
 	op->entry.tag = m->tag;
 	if (!message) {
-		op->entry.flags = FI_RECV | FI_TAGGED;
+		op->entry.flags = FI_RECV | (m->flags & GLUE_TAGGED ? FI_TAGGED : FI_MSG);
 		diw_glue_op_end(op, FI_ENOMSG);
 		return 0;
 	}
@@ -248,15 +248,23 @@ static ssize_t recv_peek(struct glue_ep *ep, const struct glue_msg *m, const str
 	return 0;
 }
 
-/* The message that a peek with the same context has claimed. */
+/* The message, tagged or not, that a peek with the same context has claimed. */
+static struct glue_op *claimed_find(const struct glue_ep *ep, const struct glue_msg *m)
+{
+	for (struct diw_list *n = ep->claimed.next; n != &ep->claimed; n = n->next) {
+		struct glue_op *message = diw_container(n, struct glue_op, link);
+
+		if (message->entry.op_context == m->ctx && !((message->hdr.flags ^ m->flags) & GLUE_TAGGED))
+			return message;
+	}
+	return NULL;
+}
+
 static ssize_t recv_claimed(struct glue_ep *ep, const struct glue_msg *m, uint64_t flags)
 {
-	struct glue_op *message = NULL, *op;
+	struct glue_op *message = claimed_find(ep, m), *op;
 	int lost;
 
-	for (struct diw_list *n = ep->claimed.next; n != &ep->claimed && !message; n = n->next)
-		if (diw_container(n, struct glue_op, link)->entry.op_context == m->ctx)
-			message = diw_container(n, struct glue_op, link);
 	if (!message)
 		return -FI_EINVAL;
 	op = diw_glue_op_get(ep, GLUE_OP_RECV);
@@ -295,7 +303,7 @@ ssize_t diw_glue_recv(struct glue_ep *ep, const struct glue_msg *m, uint64_t fla
 		rc = -FI_EINVAL;
 	else if (flags & FI_PEEK)
 		rc = recv_peek(ep, m, from, flags);
-	else if (flags & FI_CLAIM && m->flags & GLUE_TAGGED)
+	else if (flags & FI_CLAIM)
 		rc = recv_claimed(ep, m, flags);
 	else
 		rc = recv_post(ep, m, from, flags);

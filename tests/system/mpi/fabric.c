@@ -115,6 +115,32 @@ static void check_peek(size_t len)
 	REQUIRE(next(&a, &b, &c, NULL) == 0 && next(&a, &b, &c, NULL) == 0);
 }
 
+/* The same without tags; FLAGS of the receive of the claimed message. */
+static void claim_untagged(size_t len, uint64_t flags)
+{
+	struct iovec iov = { in, sizeof in };
+	struct fi_msg m = { .msg_iov = &iov, .iov_count = 1, .addr = a.addr };
+	struct fi_cq_tagged_entry c;
+	time_t until = time(NULL) + PATIENCE;
+	int ctx, err;
+
+	fill(5);
+	m.context = &ctx;
+	REQUIRE(fi_recvmsg(b.ep, &m, FI_PEEK) == 0 && next(&b, &a, &c, NULL) == FI_ENOMSG);
+	REQUIRE((c.flags & (FI_MSG | FI_TAGGED)) == FI_MSG);
+	REQUIRE(fi_recvmsg(b.ep, &m, FI_CLAIM) == -FI_EINVAL);   /* nothing is claimed */
+	REQUIRE(fi_send(a.ep, out, len, NULL, b.addr, NULL) == 0);
+	do
+		REQUIRE(fi_recvmsg(b.ep, &m, FI_PEEK | FI_CLAIM) == 0);
+	while ((err = next(&b, &a, &c, NULL)) == FI_ENOMSG && time(NULL) < until);
+	REQUIRE(err == 0 && c.len == len && (c.flags & (FI_MSG | FI_TAGGED)) == FI_MSG);
+	REQUIRE(fi_recvmsg(b.ep, &m, FI_CLAIM | flags) == 0 && next(&b, &a, &c, NULL) == 0);
+	REQUIRE(c.op_context == &ctx && c.len == len && (c.flags & (FI_MSG | FI_TAGGED)) == FI_MSG);
+	if (!(flags & FI_DISCARD))
+		expect_in(len);
+	REQUIRE(next(&a, &b, &c, NULL) == 0);
+}
+
 static void check_cancel(void)
 {
 	struct fi_cq_tagged_entry c;
@@ -355,6 +381,11 @@ int main(int argc, char **argv)
 	check_peek(20);
 	check_peek(5000);
 	check_peek(200000);
+	doing = "claim without tags";
+	for (size_t len = 20; len <= 200000; len *= 100) {
+		claim_untagged(len, 0);
+		claim_untagged(len, FI_DISCARD);
+	}
 	doing = "vectors";
 	check_vectors(100);
 	check_vectors(10000);
