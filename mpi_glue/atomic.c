@@ -186,6 +186,8 @@ static ssize_t atomic_call(struct fid_ep *fid, const struct atomic_call *c, uint
 	struct atomic_data d;
 	ssize_t rc = flags & FI_REMOTE_CQ_DATA ? -FI_EOPNOTSUPP : atomic_check(ep, c, &d, result);
 
+	if (flags & GLUE_FLAGS_REFUSED)
+		return -FI_EBADFLAGS;
 	if (rc < 0)
 		return rc;
 	glue_lock(ep->domain);

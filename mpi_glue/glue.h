@@ -67,6 +67,9 @@
 /* The flags of fi_inject() and its relatives, which have no completion. FI_INJECT alone does not suppress one. */
 #define GLUE_QUIET (1ull << 63)
 #define GLUE_INJECT (FI_INJECT | GLUE_QUIET)
+/* Flags of operations that ask for what the provider has not. An operation that ignored them would run at another time
+ * than the application wants, or elsewhere, or complete too early. */
+#define GLUE_FLAGS_REFUSED (FI_TRIGGER | FI_FENCE | FI_MULTICAST | FI_COMMIT_COMPLETE)
 
 enum glue_mode { GLUE_MODE_WRITE_RECORD, GLUE_MODE_READ, GLUE_MODE_SENDRECV };
 

@@ -113,6 +113,8 @@ ssize_t diw_glue_send(struct glue_ep *ep, const struct glue_msg *m, uint64_t fla
 	struct glue_peer *to;
 	ssize_t rc;
 
+	if (flags & GLUE_FLAGS_REFUSED)
+		return -FI_EBADFLAGS;
 	if (m->iovs > GLUE_IOV || len > GLUE_MSG_MAX)
 		return -FI_EINVAL;
 	glue_lock(ep->domain);
@@ -292,6 +294,8 @@ ssize_t diw_glue_recv(struct glue_ep *ep, const struct glue_msg *m, uint64_t fla
 	const struct glue_peer *from = NULL;
 	ssize_t rc;
 
+	if (flags & GLUE_FLAGS_REFUSED)
+		return -FI_EBADFLAGS;
 	if (m->iovs > (recv_is_many(m, flags) ? 1 : GLUE_IOV))  /* messages lie in one buffer, one behind the other */
 		return -FI_EINVAL;
 	glue_lock(ep->domain);

@@ -137,6 +137,8 @@ static ssize_t rma_post(struct fid_ep *fid, enum glue_op_kind kind, const struct
 	uint64_t len = c->iovs <= GLUE_IOV ? diw_glue_iov_total(c->iov, c->iovs) : 0;
 	ssize_t rc;
 
+	if (flags & GLUE_FLAGS_REFUSED)
+		return -FI_EBADFLAGS;
 	if (c->iovs > GLUE_IOV || c->rmas == 0 || c->rmas > GLUE_IOV || len != rma_len(c) || len > GLUE_MSG_MAX)
 		return -FI_EINVAL;
 	if (flags & FI_INJECT && len > ep->domain->set.eager)

@@ -152,6 +152,32 @@ static void check_counters(void)
 	REQUIRE(fi_close(&ep->fid) == 0 && fi_close(&cntr->fid) == 0);
 }
 
+/* Flags that ask for what the provider has not are refused, and not ignored. */
+static void check_flags(void)
+{
+	static const uint64_t refused[] = { FI_TRIGGER, FI_FENCE, FI_MULTICAST, FI_COMMIT_COMPLETE };
+	uint64_t v = 0;
+	const struct iovec iov = { &v, sizeof v };
+	const struct fi_ioc ioc = { &v, 1 };
+	const struct fi_rma_iov rma = { (uintptr_t)&v, sizeof v, 1 };
+	const struct fi_rma_ioc rma_ioc = { (uintptr_t)&v, 1, 1 };
+	const struct fi_msg m = { .msg_iov = &iov, .iov_count = 1, .addr = b.addr };
+	const struct fi_msg_tagged t = { .msg_iov = &iov, .iov_count = 1, .addr = b.addr };
+	const struct fi_msg_rma r = { .msg_iov = &iov, .iov_count = 1, .addr = b.addr, .rma_iov = &rma,
+				      .rma_iov_count = 1 };
+	const struct fi_msg_atomic x = { .msg_iov = &ioc, .iov_count = 1, .addr = b.addr, .rma_iov = &rma_ioc,
+					 .rma_iov_count = 1, .datatype = FI_UINT64, .op = FI_SUM };
+
+	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+		REQUIRE(fi_sendmsg(a.ep, &m, refused[i]) == -FI_EBADFLAGS);
+		REQUIRE(fi_tsendmsg(a.ep, &t, refused[i]) == -FI_EBADFLAGS);
+		REQUIRE(fi_recvmsg(a.ep, &m, refused[i]) == -FI_EBADFLAGS);
+		REQUIRE(fi_writemsg(a.ep, &r, refused[i]) == -FI_EBADFLAGS);
+		REQUIRE(fi_readmsg(a.ep, &r, refused[i]) == -FI_EBADFLAGS);
+		REQUIRE(fi_atomicmsg(a.ep, &x, refused[i]) == -FI_EBADFLAGS);
+	}
+}
+
 /* A fabric is busy while it has a domain or an event queue. */
 static void check_fabric(void)
 {
@@ -406,6 +432,7 @@ int main(int argc, char **argv)
 	CHECK(disabled);
 	CHECK(counters);
 	CHECK(fabric);
+	CHECK(flags);
 	CHECK(error);
 	CHECK(inserted_twice);
 	CHECK(removed);
