@@ -143,6 +143,18 @@ static bool ep_exceeds(const struct fi_ep_attr *a, uint64_t caps)
 	       a->max_order_war_size > info_war_size(caps);
 }
 
+static bool domain_exceeds(const struct fi_domain_attr *a)
+{
+	return a->cq_data_size > 8 || a->caps & ~INFO_CAPS_DOMAIN || a->auth_key_size || a->mr_iov_limit > 1 ||
+	       a->max_err_data || a->max_ep_tx_ctx > 1 || a->max_ep_rx_ctx > 1 || a->max_ep_stx_ctx ||
+	       a->max_ep_srx_ctx;
+}
+
+static bool addr_is_foreign(const struct sockaddr *sa)
+{
+	return sa && sa->sa_family != AF_INET && sa->sa_family != AF_INET6;
+}
+
 /* The reason why the provider cannot satisfy the hints; NULL: it can. */
 static const char *hints_refuse(const struct fi_info *h)
 {
@@ -154,6 +166,8 @@ static const char *hints_refuse(const struct fi_info *h)
 	if (h->addr_format != FI_FORMAT_UNSPEC && h->addr_format != FI_SOCKADDR && h->addr_format != FI_SOCKADDR_IN &&
 	    h->addr_format != FI_SOCKADDR_IN6)
 		return "address format";
+	if (addr_is_foreign(h->src_addr) || addr_is_foreign(h->dest_addr))
+		return "address family";
 	if (h->ep_attr && ((h->ep_attr->type != FI_EP_UNSPEC && h->ep_attr->type != FI_EP_RDM) ||
 			   ep_exceeds(h->ep_attr, caps) ||
 			   (h->ep_attr->protocol != FI_PROTO_UNSPEC && h->ep_attr->protocol != FI_PROTO_IWARP_RDM)))
@@ -166,7 +180,7 @@ static const char *hints_refuse(const struct fi_info *h)
 			   h->rx_attr->msg_order & ~order || h->rx_attr->comp_order & ~FI_ORDER_NONE ||
 			   rx_exceeds(h->rx_attr)))
 		return "receive attributes";
-	if (d && (d->cq_data_size > 8 || d->caps & ~INFO_CAPS_DOMAIN || d->auth_key_size))
+	if (d && domain_exceeds(d))
 		return "domain attributes";
 	if (h->fabric_attr && h->fabric_attr->name && strcmp(h->fabric_attr->name, "diwarp") != 0)
 		return "fabric";
@@ -336,7 +350,10 @@ static void info_route(struct info_query *q)
 static int info_query_init(struct info_query *q, uint32_t version, const char *node, const char *service,
 			   uint64_t flags, const struct fi_info *hints)
 {
-	struct addrinfo *ai, ask = { .ai_socktype = SOCK_DGRAM, .ai_flags = flags & FI_SOURCE ? AI_PASSIVE : 0 };
+	struct addrinfo *ai, ask = {
+		.ai_socktype = SOCK_DGRAM,
+		.ai_flags = (flags & FI_SOURCE ? AI_PASSIVE : 0) | (flags & FI_NUMERICHOST ? AI_NUMERICHOST : 0),
+	};
 
 	*q = (struct info_query){ .version = version, .hints = hints };
 	if (hints && hints->src_addr)

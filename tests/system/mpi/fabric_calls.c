@@ -40,6 +40,36 @@ static void check_sizes(void)
 	REQUIRE(getinfo_rc() == 0);
 }
 
+/* More than a domain has is refused, as are addresses of other families; and a name where a number has to be. */
+static void check_hints(void)
+{
+	struct fi_domain_attr *d = hints->domain_attr;
+	size_t *const limit[] = { &d->mr_iov_limit, &d->max_err_data, &d->max_ep_tx_ctx, &d->max_ep_rx_ctx,
+				  &d->max_ep_stx_ctx, &d->max_ep_srx_ctx };
+	struct sockaddr_storage other = { .ss_family = AF_UNIX };
+	struct fi_info *found;
+
+	for (size_t i = 0; i < sizeof limit / sizeof *limit; i++) {
+		*limit[i] = 2;
+		REQUIRE(getinfo_rc() == -FI_ENODATA);
+		*limit[i] = 0;
+	}
+	hints->src_addr = &other;
+	hints->src_addrlen = sizeof other;
+	REQUIRE(getinfo_rc() == -FI_ENODATA);
+	hints->dest_addr = hints->src_addr;
+	hints->dest_addrlen = hints->src_addrlen;
+	hints->src_addr = NULL;
+	hints->src_addrlen = 0;
+	REQUIRE(getinfo_rc() == -FI_ENODATA);
+	hints->dest_addr = NULL;
+	hints->dest_addrlen = 0;
+	REQUIRE(fi_getinfo(FI_VERSION(1, 9), "localhost", "5", FI_NUMERICHOST, hints, &found) == -FI_ENODATA);
+	REQUIRE(fi_getinfo(FI_VERSION(1, 9), "127.0.0.1", "5", FI_NUMERICHOST, hints, &found) == 0);
+	fi_freeinfo(found);
+	REQUIRE(getinfo_rc() == 0);
+}
+
 /* As many sends and receives as fi_getinfo() says can be posted without progress between them. */
 static void check_room(void)
 {
@@ -425,6 +455,7 @@ int main(int argc, char **argv)
 	ends_open(argv[1], FI_VERSION(1, 9), hints);
 #define CHECK(what) doing = #what, check_##what(), puts("right: " #what)
 	CHECK(sizes);
+	CHECK(hints);
 	CHECK(room);
 	CHECK(many);
 	CHECK(signal);
