@@ -47,19 +47,37 @@ static void av_learn(struct glue_av *av, struct glue_peer *p, bool learned)
 	p->learned = learned;
 }
 
+/* The peer that the operation refers to, or NULL. */
+static struct glue_peer *op_peer(const struct glue_op *op)
+{
+	if (op->kind == GLUE_OP_FREE || op->ended)
+		return NULL;
+	return op->kind == GLUE_OP_RECV && !op->peer ? (struct glue_peer *)(uintptr_t)op->key.source : op->peer;
+}
+
 /* Marks the peers that operations refer to, or unmarks them. */
 static void peers_mark(const struct glue_av *av, bool used)
 {
 	const struct diw_pool *ops = &av->domain->ops;
 
 	for (uint32_t i = 0; i < ops->fresh; i++) {
+		struct glue_peer *p = op_peer((struct glue_op *)(void *)(ops->base + i * ops->size));
+
+		if (p)
+			p->used = used;
+	}
+}
+
+/* The address of P is inserted again: operations with P from now on are with the next process that has it. */
+static void peer_expect(const struct glue_av *av, struct glue_peer *p)
+{
+	const struct diw_pool *ops = &av->domain->ops;
+
+	p->expected = true;
+	for (uint32_t i = 0; i < ops->fresh; i++) {
 		struct glue_op *op = (struct glue_op *)(void *)(ops->base + i * ops->size);
 
-		struct glue_peer *p = op->kind == GLUE_OP_RECV && !op->peer ?
-				      (struct glue_peer *)(uintptr_t)op->key.source : op->peer;
-
-		if (op->kind != GLUE_OP_FREE && !op->ended && p)
-			p->used = used;
+		op->earlier |= op_peer(op) == p;
 	}
 }
 
@@ -131,8 +149,8 @@ static bool av_grow(struct glue_av *av, size_t want)
 	return true;
 }
 
-/* The link has failed all requests to a peer that is gone. Those failures that are still to be handled must not concern
- * the peer that gets its address. */
+/* The link has failed all requests to a peer that is gone. Those failures, and messages of a peer, that are still to be
+ * handled must not concern the peer that gets its address. */
 static void av_settle(struct glue_av *av)
 {
 	for (struct diw_list *n = av->domain->eps.next; n != &av->domain->eps; n = n->next) {
@@ -148,6 +166,7 @@ static int av_add(struct glue_av *av, const struct sockaddr *sa, fi_addr_t *fi_a
 	struct diw_addr addr;
 	struct glue_peer *p;
 	size_t number;
+	bool known;
 
 	if (sa->sa_family != AF_INET && sa->sa_family != AF_INET6)
 		return -FI_EINVAL;
@@ -155,10 +174,11 @@ static int av_add(struct glue_av *av, const struct sockaddr *sa, fi_addr_t *fi_a
 	if (!av_grow(av, av->count + 1))
 		return -FI_ENOMEM;
 	p = av_look(av, &addr);
-	if (p && p->gone) {
+	if (p) {
 		av_settle(av);
 		p = av_look(av, &addr);
 	}
+	known = p;
 	if (p && p->gone) {
 		p->restarted = diw_clock_ns();
 		p->epoch = 0;
@@ -170,6 +190,8 @@ static int av_add(struct glue_av *av, const struct sockaddr *sa, fi_addr_t *fi_a
 	if (!p)
 		return -FI_ENOMEM;
 	av_learn(av, p, false);
+	if (known)
+		peer_expect(av, p);
 	number = av_vacancy(av);
 	p->inserts++;
 	p->numbers++;

@@ -127,6 +127,7 @@ struct glue_peer {
 	uint32_t numbers;                /* its values of fi_addr_t: one for each insertion that was not removed */
 	fi_addr_t fi_addr;               /* the least of these; FI_ADDR_NOTAVAIL: none */
 	bool learned;                    /* counted in glue_av.learned */
+	bool expected;                   /* its address was inserted again: the next process there is the wanted one */
 	bool used;                       /* av.c: an operation refers to it */
 	bool heard;                      /* alive.c: a message came since the last sweep */
 	uint8_t swept;                   /* number of the last sweep in which the application waited for it */
@@ -214,6 +215,7 @@ struct glue_op {
 	struct glue_queue *queue;        /* it is in the pending operations of this queue; NULL: in none */
 	bool ended;                      /* in glue_cq.ready */
 	bool silent;                     /* no completion unless it fails */
+	bool earlier;                    /* older than the last insertion of its peer's address */
 	bool multi;                      /* a receive for many messages */
 	bool reports;                    /* DATA is followed by a report: FIN */
 	bool released;                   /* of such a receive: it takes no more messages */

@@ -12,22 +12,23 @@ struct lost_search {
 	struct glue_peer *peer;
 	struct match *match;
 	int err;
+	bool earlier;                    /* of what waits: only what is older than the insertion of the address */
 };
 
 static bool lost_receive(struct match_key *k, void *arg)
 {
 	const struct lost_search *s = arg;
+	struct glue_op *op = diw_container(k, struct glue_op, key);
 
-	if (k->source == s->peer)
-		diw_glue_recv_end(s->match, diw_container(k, struct glue_op, key), s->err);
+	if (k->source == s->peer && (op->earlier || !s->earlier))
+		diw_glue_recv_end(s->match, op, s->err);
 	return false;
 }
 
 /* Receives that name this peer as their source. */
-static void lost_receives(struct match *m, struct glue_peer *peer, int err)
+static void lost_receives(struct match *m, struct lost_search s)
 {
-	struct lost_search s = { peer, m, err };
-
+	s.match = m;
 	diw_match_each(m, lost_receive, &s);
 }
 
@@ -62,33 +63,38 @@ static void lost_message(struct glue_op *op, int err)
 	}
 }
 
-void diw_glue_peer_lost(struct glue_ep *ep, struct glue_peer *peer, int err)
+static void peer_lost(struct glue_ep *ep, struct lost_search s)
 {
 	struct diw_pool *ops = &ep->domain->ops;
 
-	lost_receives(&ep->tagged, peer, err);
-	lost_receives(&ep->untagged, peer, err);
-	diw_glue_inbox_lose(ep, peer);
-	diw_glue_hold_lost(peer);
+	lost_receives(&ep->tagged, s);
+	lost_receives(&ep->untagged, s);
+	diw_glue_inbox_lose(ep, s.peer);
+	diw_glue_hold_lost(s.peer);
 	for (uint32_t i = 0; i < ops->fresh; i++) {
 		struct glue_op *op = (struct glue_op *)(void *)(ops->base + i * ops->size);
 
-		if (op->kind == GLUE_OP_FREE || op->ended || op->ep != ep || op->peer != peer)
+		if (op->kind == GLUE_OP_FREE || op->ended || op->ep != ep || op->peer != s.peer)
 			continue;
-		if (op_waits(op))
-			lost_op(op, err);
+		if (op_waits(op) && (op->earlier || !s.earlier))
+			lost_op(op, s.err);
 		else if (op->kind == GLUE_OP_MESSAGE && op->key.source)      /* else it is in the peer's inbox */
-			lost_message(op, err);
+			lost_message(op, s.err);
 	}
 }
 
-static void lost_everywhere(const struct glue_ep *ep, struct glue_peer *peer, int err)
+void diw_glue_peer_lost(struct glue_ep *ep, struct glue_peer *peer, int err)
+{
+	peer_lost(ep, (struct lost_search){ .peer = peer, .err = err });
+}
+
+static void lost_everywhere(const struct glue_ep *ep, struct lost_search s)
 {
 	for (struct diw_list *n = ep->domain->eps.next; n != &ep->domain->eps; n = n->next) {
 		struct glue_ep *e = diw_container(n, struct glue_ep, link);
 
 		if (e->av == ep->av && e->enabled)
-			diw_glue_peer_lost(e, peer, err);
+			peer_lost(e, s);
 	}
 }
 
@@ -98,17 +104,21 @@ void diw_glue_peer_gone(struct glue_ep *ep, struct glue_peer *peer, int err)
 		return;
 	GLUE_LOG("a peer is gone, and messages to it are lost: error %d\n", err);
 	peer->gone = err;
-	lost_everywhere(ep, peer, err);
+	lost_everywhere(ep, (struct lost_search){ .peer = peer, .err = err });
 }
 
-/* Another process has the peer's address, if WHEN is later than the last such time. It has lost no messages. */
+/* Another process has the peer's address, if WHEN is later than the last such time. It has lost no messages. If the
+ * application has inserted the address again, this process is the one that it has meant since. */
 void diw_glue_peer_replaced(struct glue_ep *ep, struct glue_peer *peer, uint64_t when)
 {
+	struct lost_search s = { .peer = peer, .err = FI_ECONNRESET, .earlier = peer->expected };
+
 	if (when <= peer->restarted)
 		return;
 	peer->restarted = when;
 	peer->gone = 0;
-	lost_everywhere(ep, peer, FI_ECONNRESET);
+	peer->expected = false;
+	lost_everywhere(ep, s);
 }
 
 /* ---- What the peer is told ---- */

@@ -116,7 +116,9 @@ static struct glue_peer *port_rd_sender(struct glue_ep *ep, const struct diw_wc 
 {
 	struct glue_peer *p = diw_glue_av_find(ep->av, &wc->src);
 
-	if (p && p->epoch != wc->epoch) {
+	if (p && p->epoch == wc->epoch) {
+		p->expected = false;
+	} else if (p) {
 		if (p->epoch)
 			port_rd_replaced(ep, p, wc);
 		p->epoch = wc->epoch;

@@ -304,6 +304,49 @@ static void check_removed(void)
 	REQUIRE(fi_tinject(a.ep, out, 8192, b.addr, 10) == 0 && next(&b, &a, &c, NULL) == 0 && c.tag == 10);
 }
 
+#define SWEEPS 3                         /* seconds: alive.c has looked at the peers that are waited for */
+
+/* The endpoint E has sent a message, and is closed. Another one gets its address, which is inserted again. Nothing
+ * fails that was posted since. REMOVED: the address was removed in between. */
+static void reopen(struct end *e, bool removed)
+{
+	struct sockaddr_storage name, any;
+	struct fi_cq_tagged_entry c;
+	size_t len = sizeof name;
+
+	end_open(e);
+	REQUIRE(fi_getname(&e->ep->fid, &name, &len) == 0);
+	REQUIRE(fi_trecv(b.ep, in, 8, NULL, e->addr, 12, 0, NULL) == 0 && fi_tinject(e->ep, out, 8, b.addr, 12) == 0);
+	REQUIRE(next(&b, e, &c, NULL) == 0);
+	end_close(e);
+	REQUIRE(!removed || fi_av_remove(av, &e->addr, 1, 0) == 0);
+	memcpy(&any, info->src_addr, len);
+	memcpy(info->src_addr, &name, len);
+	end_open(e);
+	memcpy(info->src_addr, &any, len);
+}
+
+static void check_reopened(void)
+{
+	struct fi_cq_tagged_entry c;
+	struct end e;
+
+	for (int i = 0; i < 4; i++) {
+		time_t until = time(NULL) + SWEEPS;
+
+		reopen(&e, i & 1);
+		REQUIRE(fi_trecv(b.ep, in, 8, NULL, e.addr, 13, 0, NULL) == 0);
+		if (i & 2)               /* the link of b meets the new endpoint early */
+			REQUIRE(fi_tinject(e.ep, out, 8, b.addr, 14) == 0);
+		while (i & 2 && time(NULL) < until)
+			REQUIRE(fi_cq_read(b.cq, &c, 1) == -FI_EAGAIN &&
+				fi_cq_read(e.cq, &c, 1) == -FI_EAGAIN);
+		REQUIRE(fi_tinject(e.ep, out, 8, b.addr, 13) == 0 && next(&b, &e, &c, NULL) == 0 && c.tag == 13);
+		end_close(&e);
+		REQUIRE(fi_av_remove(av, &e.addr, 1, 0) == 0);
+	}
+}
+
 #define BINDERS 2
 #define BOUND 500
 
@@ -467,6 +510,7 @@ int main(int argc, char **argv)
 	CHECK(error);
 	CHECK(inserted_twice);
 	CHECK(removed);
+	CHECK(reopened);
 	CHECK(binders);
 	CHECK(cancelled);
 	CHECK(closing);
