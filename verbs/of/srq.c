@@ -13,10 +13,10 @@ static int srq_check_init(const struct ibv_context *c, const struct ibv_srq_init
 	    ((a->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && a->srq_type != IBV_SRQT_BASIC))
 		return diw_fail(EOPNOTSUPP, "ibv_create_srq_ex: comp_mask %#x, or a type that is not basic",
 				a->comp_mask);
-	if (a->attr.max_wr == 0 || a->attr.max_wr > OF_MAX_SRQ_WR || a->attr.max_sge > OF_MAX_SGE ||
-	    a->attr.srq_limit > a->attr.max_wr)
-		return diw_fail(EINVAL, "ibv_create_srq: max_wr %u: not 1 to %d; max_sge %u: at most %d; srq_limit %u",
-				a->attr.max_wr, OF_MAX_SRQ_WR, a->attr.max_sge, OF_MAX_SGE, a->attr.srq_limit);
+	/* ibv_create_srq(3): srq_limit is irrelevant. Programs leave it unset. */
+	if (a->attr.max_wr == 0 || a->attr.max_wr > OF_MAX_SRQ_WR || a->attr.max_sge > OF_MAX_SGE)
+		return diw_fail(EINVAL, "ibv_create_srq: max_wr %u: not 1 to %d; max_sge %u: at most %d",
+				a->attr.max_wr, OF_MAX_SRQ_WR, a->attr.max_sge, OF_MAX_SGE);
 	return 0;
 }
 
@@ -66,8 +66,6 @@ struct ibv_srq *of_create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr
 		errno = rc;
 		return NULL;
 	}
-	if (attr->attr.srq_limit)
-		diw_srq_set_limit(srq->diw, attr->attr.srq_limit);
 	of_pd_hold(attr->pd);
 	enlist(of_context(c), srq);
 	attr->attr.max_wr = srq->max_wr;

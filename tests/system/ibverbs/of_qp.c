@@ -267,15 +267,19 @@ static void draining(void)
 
 static void shared(void)
 {
-	struct ibv_srq_init_attr init = { .attr = { .max_wr = 20, .max_sge = 1 } };
-	struct ibv_srq *srq = ibv_create_srq(pd, &init);
+	struct ibv_srq_init_attr unset = { .attr = { .max_wr = 20, .max_sge = 1, .srq_limit = 0xdeadbeef } };
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 20, .max_sge = 1, .srq_limit = 20 } };
+	struct ibv_srq *other = ibv_create_srq(pd, &unset), *srq = ibv_create_srq(pd, &init);
 	struct ibv_sge sge = sge_at(HALF, 64);
 	struct ibv_recv_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 }, *bad;
 	struct ibv_srq_attr attr = { .srq_limit = 2 };
 	struct ibv_async_event ev;
 	struct side a = { 0 }, b = { 0 };
 
+	CHECK(other && ibv_destroy_srq(other) == 0, "a shared receive queue whose limit is not set");
 	CHECK(srq && init.attr.max_wr >= 20, "a shared receive queue");
+	CHECK(ibv_query_srq(srq, &attr) == 0 && attr.srq_limit == 0, "it has no limit yet");
+	attr.srq_limit = 2;
 	side_open(&a, IBV_QPT_RC, 0, NULL);
 	side_open(&b, IBV_QPT_RC, 0, srq);
 	CHECK(connect_pair(&a, &b), "a queue pair of it");
