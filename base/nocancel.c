@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -140,6 +141,7 @@ TWIN(ssize_t, sendto, (int fd, const void *p, size_t n, int flags, const struct 
      (fd, p, n, flags, a, len))
 TWIN(ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), (fd, m, flags))
 TWIN(int, sendmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags), (fd, m, n, flags))
+TWIN(ssize_t, getrandom, (void *p, size_t n, unsigned flags), (p, n, flags))
 TWIN(int, nanosleep, (const struct timespec *ts, struct timespec *left), (ts, left))
 TWIN(int, clock_nanosleep, (clockid_t c, int flags, const struct timespec *ts, struct timespec *left),
      (c, flags, ts, left))

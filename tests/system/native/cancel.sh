@@ -6,7 +6,7 @@
 . "${0%/*}/../lib.sh"
 
 # The C library's cancellation points: those that POSIX requires, those that POSIX permits, and other names of both.
-POINTS='accept4?|(fdata|m)?sync|fsync|clock_nanosleep|close|connect|creat|epoll_p?wait2?|fallocate|fcntl|lockf
+POINTS='accept4?|(fdata|m)?sync|fsync|clock_nanosleep|close|connect|creat|epoll_p?wait2?|fallocate|fcntl|getrandom|lockf
 (msg|mq_timed)?(rcv|snd|send|receive)
 nanosleep|u?sleep|open(at)?(64)?|__open(at)?(64)?_2|pause|p?poll|p?select
 pthread_(join|timedjoin_np|clockjoin_np|cond_(timed|clock)?wait)

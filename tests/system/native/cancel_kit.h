@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -54,6 +55,7 @@ COUNTED(ssize_t, sendto, (int fd, const void *p, size_t n, int flags, const stru
 COUNTED(ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), (fd, m, flags))
 COUNTED(int, connect, (int fd, const struct sockaddr *a, socklen_t len), (fd, a, len))
 COUNTED(int, accept4, (int fd, struct sockaddr *a, socklen_t *len, int flags), (fd, a, len, flags))
+COUNTED(ssize_t, getrandom, (void *p, size_t n, unsigned flags), (p, n, flags))
 COUNTED(int, nanosleep, (const struct timespec *ts, struct timespec *left), (ts, left))
 COUNTED(int, sem_wait, (sem_t *sem), (sem))
 COUNTED(int, sem_clockwait, (sem_t *sem, clockid_t c, const struct timespec *ts), (sem, c, ts))
