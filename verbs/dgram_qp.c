@@ -135,6 +135,8 @@ int diw_dgram_qp_reset(struct diw_qp *qp)
 void diw_dgram_qp_abort(struct diw_qp *qp, uint64_t now)
 {
 	(void)now;
+	if (qp->state != DIW_QPS_ERROR)
+		diw_qp_tell_last_recv(qp);
 	qp->state = DIW_QPS_ERROR;
 	diw_rdmap_stop(&qp->rdmap);
 	diw_qp_flush(qp);

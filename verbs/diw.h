@@ -154,7 +154,7 @@ enum diw_event_type {
 	DIW_EVENT_SRQ_LIMIT,         /* fewer receives are posted than the limit; the limit is now 0 */
 	DIW_EVENT_MTU_CHANGE,        /* a path's MTU became smaller; later segments are cut to it */
 	DIW_EVENT_OVERRUN,           /* events, or entries of qp's error queue, were lost: they were not fetched */
-	DIW_EVENT_LAST_WQE,          /* RC with an SRQ, in state ERROR: it takes no receive any more */
+	DIW_EVENT_LAST_WQE,          /* with an SRQ, in state ERROR: it takes no receive any more */
 	DIW_EVENT_SQ_DRAINED,        /* diw_qp_drained() of diw_provider.h asked for it */
 };
 struct diw_event {

@@ -11,6 +11,12 @@ static void recv_flush(struct diw_qp *qp, struct diw_recv *r)
 	diw_cq_push(qp->recv_cq);
 }
 
+void diw_qp_tell_last_recv(struct diw_qp *qp)
+{
+	if (qp->srq && !qp->silent)
+		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_LAST_WQE, .qp = qp, .ctx = qp->ctx });
+}
+
 void diw_qp_flush(struct diw_qp *qp)
 {
 	struct diw_recv *r;

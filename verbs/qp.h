@@ -270,6 +270,7 @@ int diw_qp_check(const struct diw_pd *pd, const struct diw_qp_attr *attr, const 
 /* Flushes all posted requests, in order, as far as there is room for completions. */
 void diw_sq_flush(struct diw_qp *qp);
 void diw_qp_flush(struct diw_qp *qp);            /* the same, and the receives */
+void diw_qp_tell_last_recv(struct diw_qp *qp);   /* an event: it takes no more receives of its shared queue, if any */
 /* Completes, in order, requests that are done; over datagrams, requests that have left. False: there was no room for a
  * completion. */
 bool diw_sq_retire(struct diw_qp *qp);

@@ -137,12 +137,6 @@ static void shut(struct diw_qp *qp, enum diw_rc_phase to, uint64_t now)
 	diw_rc_move(qp, to);
 }
 
-static void last_recv(struct diw_qp *qp)
-{
-	if (qp->srq && !qp->silent)
-		diw_dev_event(qp->dev, &(struct diw_event){ .type = DIW_EVENT_LAST_WQE, .qp = qp, .ctx = qp->ctx });
-}
-
 /* The phase of a stream that ends. A broken stream ends at once. Otherwise this end waits until the peer has read the
  * last octets, and has ended the stream. */
 static enum diw_rc_phase end_phase(const struct diw_qp *qp, bool told, int errnum)
@@ -179,7 +173,7 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 	qp->rc.behind = errnum || !told;
 	qp->rc.last = atomic_load_explicit(&qp->recv_cq->tail, memory_order_relaxed);
 	if (!diw_rc_is(qp, DIW_RC_KEEPS))
-		last_recv(qp);
+		diw_qp_tell_last_recv(qp);
 	if (qp->conn)
 		qp->conn_up->disconnected(qp, fault, errnum ? errnum : told ? EPROTO : 0);
 }
@@ -344,7 +338,7 @@ static void rc_let_go(struct diw_qp *qp)
 	qp->rc.behind = false;
 	if (!diw_rc_is(qp, DIW_RC_KEEPS))
 		return;
-	last_recv(qp);
+	diw_qp_tell_last_recv(qp);
 	diw_rc_move(qp, qp->link ? DIW_RC_ENDED : DIW_RC_DOWN);
 }
 

@@ -86,6 +86,8 @@ static void rd_qp_flush_requests(struct diw_qp *qp)
 static void rd_qp_abort(struct diw_qp *qp, uint64_t now)
 {
 	(void)now;
+	if (qp->state != DIW_QPS_ERROR)
+		diw_qp_tell_last_recv(qp);
 	qp->state = DIW_QPS_ERROR;
 	diw_rdmap_stop(&qp->rdmap);
 	rd_qp_flush_requests(qp);

@@ -303,6 +303,14 @@ static void shared(void)
 	      "a queue pair in ERR takes no more of it");
 	ibv_ack_async_event(&ev);
 	pair_close(&a, &b);
+	for (int t = 0; t < 2; t++) {
+		side_open(&b, t ? IBV_QPT_UC : IBV_QPT_UD, 0, srq);
+		CHECK(to_init(&b) == 0 && to_state(&b, IBV_QPS_ERR) == 0 && ibv_get_async_event(dev, &ev) == 0 &&
+		      ev.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && ev.element.qp == b.qp,
+		      "nor does one of datagrams");
+		ibv_ack_async_event(&ev);
+		side_close(&b);
+	}
 	CHECK(ibv_destroy_srq(srq) == 0, "destroyed");
 }
 
