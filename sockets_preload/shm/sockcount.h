@@ -12,7 +12,7 @@
 	X(sock_rx_plain, "messages received without a frame") \
 	X(sock_plain_unknown, "sent plain: the destination is not known to be capable") \
 	X(sock_plain_size, "sent plain: too large with a frame for UDP or for the path") \
-	X(sock_plain_option, "sent plain: UDP_CORK is set, or IP_RECVERR and an option that forbids fragments") \
+	X(sock_plain_option, "sent plain: UDP_CORK, seccomp, or IP_RECVERR with an option that reveals frames") \
 	X(sock_plain_flags, "sent plain: MSG_MORE, MSG_ZEROCOPY, or control data with IPV6_DONTFRAG") \
 	X(sock_plain_group, "sent plain: to a multicast or broadcast address, and not all receivers are known") \
 	X(sock_plain_away, "sent plain: to such an address, and it may leave this host") \
