@@ -13,8 +13,8 @@
 #include "sockets_preload/reach.h"
 
 #define NOBODY UINT32_MAX
-#define MOST_MISSES 10u                              /* the pause doubles with each of so many failed attempts: up to
-						      * 1,023 receives */
+#define MOST_MISSES 10u                              /* after N failed attempts, up to this many, the next 2^N - 1
+						      * receives make none */
 
 /* The mutexes that this process holds: in the registry, and in the window. */
 static _Atomic uint32_t my_owner = NOBODY, window_owner = NOBODY;

@@ -156,7 +156,7 @@ static bool has_odd_errors(int fd, int family)
 		diw_sock_option(fd, IPPROTO_IPV6, IPV6_RECVERR_RFC4884));
 }
 
-/* The reason why all messages of the socket are plain, or are cut to SIZE. */
+/* The value of diw_sock.plain. SIZE: UDP_SEGMENT. */
 static uint8_t plain_reason(int fd, int family, uint16_t size)
 {
 	if (diw_sock_option(fd, IPPROTO_UDP, UDP_CORK) || has_odd_errors(fd, family))

@@ -295,7 +295,7 @@ DIW_API int listen(int fd, int backlog)
 
 DIW_API int __connect(int fd, const struct sockaddr *addr, socklen_t len) DIW_ALIAS(connect);
 
-/* Whether sock_describe() reads the option. */
+/* Whether sock_describe() of fd.c reads the option. */
 static bool matters(int level, int name)
 {
 	if (level == IPPROTO_IP)

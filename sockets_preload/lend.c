@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sockets that a program gets which is not interposed: by execve() and similar calls, by SCM_RIGHTS, or by io_uring,
- * which receives without a call. Such a program must not be sent frames, so its sockets are withdrawn from the
- * registry.
+ * Sockets that a program without the interposer gets by execve() and similar calls or by SCM_RIGHTS, and sockets of a
+ * program with io_uring, which receives without a call. Such a program must not be sent frames, so its sockets are
+ * withdrawn from the registry.
  */
 #include <errno.h>
 #include <limits.h>

@@ -66,7 +66,8 @@ struct diw_sock_conf {
 };
 extern struct diw_sock_conf diw_conf;
 void diw_conf_init(void);
-/* Whether the configuration vouches for the sockets bound to that address. */
+/* Whether a rule of `peers` includes DST, an address and port: its sockets count as capable without the kernel's
+ * answer. */
 bool diw_conf_is_peer(const struct diw_addr *dst);
 /* Whether exclude_ports contains A or B, the ports of a socket and of its peer (0: none). */
 bool diw_conf_excludes(uint16_t a, uint16_t b);
@@ -103,7 +104,7 @@ void diw_sock_stat_forked(void);
 /* The descriptor that holds the page's lock; -1: none. The program must not see it. */
 int diw_sock_stat_fd(void);
 bool diw_sock_stat_is(int fd);
-/* The program needs that number: the descriptor moves. */
+/* Moves this descriptor to another number, because the program needs its number. */
 void diw_sock_stat_move(void);
 #define DIW_HIGH_FD 900                      /* smaller numbers may be chosen by programs */
 /* Moves FD to a number that no program asks for, if there is one. */
@@ -153,7 +154,8 @@ struct diw_sock {
 					      * below */
 	_Atomic bool corked;                 /* a datagram is being made with MSG_MORE; or a connection is being
 					      * shown */
-	bool timed : 1, quiet : 1;
+	bool timed : 1;                      /* SO_RCVTIMEO */
+	bool quiet : 1;                      /* not advertised: frames would be seen elsewhere than in receive calls */
 	bool watched : 1;                    /* its messages may come back through the error queue */
 	bool nonblocking : 1;                /* O_NONBLOCK, for a stream in a confined process */
 	bool gro : 1;                        /* UDP_GRO */
@@ -164,7 +166,7 @@ struct diw_sock {
 	uint64_t cookie, netns;
 	bool connected : 1, v6only : 1;
 	bool shared : 1;                     /* it was received or inherited: other processes may have it, too */
-	bool ordinary : 1;                   /* created here, without the options of diw_stream_special() */
+	bool ordinary : 1;                   /* created here, without the options of is_special() (stream_conn.c) */
 	bool bound : 1;                      /* of a new TCP socket: bind() was called */
 	bool awaited : 1;                    /* of a new TCP socket: an epoll has it, for what it receives */
 	bool sole : 1;                       /* a connection with one descriptor, if there are no more copies */
@@ -185,7 +187,8 @@ struct diw_sock {
 	uint64_t window_seq;
 };
 _Static_assert(sizeof(struct diw_sock) == 192, "there are as many as descriptors");
-/* NO_REASON: frames are allowed. The other value: UDP_SEGMENT is set, so the kernel must be asked for the size. */
+/* NO_REASON: frames are allowed. IS_CUT: the same, but each message is sent like that of sendmsg(), because UDP_SEGMENT
+ * is set or the bad network is on. */
 #define NO_REASON UINT8_MAX
 #define IS_CUT (UINT8_MAX - 1)
 /* By the interface that the kernel reports, by lo, or by one that the kernel does not report. */
@@ -237,9 +240,9 @@ uint64_t diw_sock_option64(int fd, int name);
 /* Opens a socket with these arguments of socket(2); -1: not possible, or this thread is not in the network namespace
  * NETNS. */
 int diw_sock_open(int domain, int type, int protocol, uint64_t netns);
-/* Only if it is already known. */
+/* The stored state of FD, a UDP socket; NULL: none is stored. Does not ask the kernel. */
 struct diw_sock *diw_sock_known(int fd);
-/* The same, if its mark is MARK; UNKNOWN: any that is in the registry. */
+/* The same for a socket with MARK; UNKNOWN: for a UDP socket, a TCP connection or a TCP listener. */
 struct diw_sock *diw_sock_marked(int fd, uint32_t mark);
 /* Stores S as the state of FD. False: another thread is classifying it. */
 bool diw_sock_keep(int fd, const struct diw_sock *s, uint32_t mark);
@@ -273,7 +276,8 @@ static inline bool diw_sock_is_shared(const struct diw_sock *s)
 
 struct diw_route {
 	uint64_t key;
-	struct diw_ref shown;                /* the entry that says so; without an entry, the configuration */
+	struct diw_ref shown;                /* the receiver's entry; without an entry, the route is from the
+					      * configuration */
 	uint32_t stag;                       /* a Write-Record to this region; 0: Send */
 	bool crc, lasting;                   /* lasting: valid as long as the entry exists and the kernel finds the
 					      * socket */
@@ -322,7 +326,7 @@ uint64_t diw_reg_group_key(uint16_t port, bool crc);
 /* The route to the socket of REG's entry E, of which COPY is a copy. */
 void diw_reg_route(const struct diw_sockreg *reg, struct diw_sock_entry *e, const struct diw_sock_entry *copy,
 		   struct diw_route *route);
-/* Whether there is a capable socket at DST that a datagram of S will reach; its key. */
+/* Whether the registry shows a capable socket at DST that receives from S; sets *ROUTE. */
 bool diw_reg_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route);
 void diw_reg_stream_route(const struct diw_sockreg *reg, struct diw_sock_entry *e, const struct diw_sock_entry *copy,
 			  struct diw_route *route);
@@ -341,6 +345,7 @@ bool diw_reg_find_connection(struct diw_sockreg *in, uint64_t netns, uint64_t co
 void diw_reg_accepts(const struct diw_sock *s);
 /* The cookie of the socket accepted last at LOCAL from REMOTE; or of another connection; 0: none. */
 uint64_t diw_reg_accepted(const struct diw_addr *local, const struct diw_addr *remote);
+/* The number of the registry's entry E; whether the entry with a number still has SEQ, and its owner lives. */
 uint32_t diw_reg_number(const struct diw_sock_entry *e);
 bool diw_reg_is_current_at(uint32_t number, uint64_t seq);
 /* Whether KEY belongs to a socket that has or had the local PORT. *crc: it is for frames with the CRC. */
@@ -370,7 +375,8 @@ void diw_reg_show_again(struct diw_sock *s);
 bool diw_reg_withdraw(struct diw_sock *s);
 /* Removes all entries of the socket COOKIE at the place of PORT, of any process. */
 void diw_reg_hide(uint64_t cookie, uint32_t port);
-/* Only a socket on which the program receives by these calls is entered. */
+/* Called by each receive call: advertises FD, unless its entry holds or it is quiet. So a socket on which the program
+ * does not receive by interposed calls has no entry. */
 static inline void diw_sock_show(int fd, struct diw_sock *s)
 {
 	if (!DIW_LIKELY(diw_ref_holds(&s->shown) || s->quiet))
@@ -441,7 +447,8 @@ bool diw_window_find_connection(uint64_t netns, const struct diw_told *told, str
 
 /* Calls of this library that a filter denies. SOCKETS: all calls beyond read(), write() and poll(): streams use only
  * these, and nothing more can be found out about sockets. FILES: unlink(). OPENING: calls that map a registry. ASKING:
- * sockets of sock_diag. EXECUTED: an executed program is confined from its beginning. */
+ * sockets by which the kernel is asked for sockets, routes and addresses. EXECUTED: an executed program is confined
+ * from its beginning. */
 enum { DIW_DENIED_SOCKETS = 1, DIW_DENIED_FILES = 2, DIW_DENIED_ASKING = 4, DIW_DENIED_OPENING = 8,
        DIW_DENIED_EXECUTED = 16 };
 extern unsigned diw_denied;

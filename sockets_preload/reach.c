@@ -104,7 +104,8 @@ unsigned diw_reach_interfaces(int fd, const struct diw_addr *dst, uint32_t index
 
 _Atomic bool diw_reach_is_tracked;
 
-/* Whether the kernel tracks connections in this network namespace. False also if their number cannot be read. */
+/* Whether the kernel tracks connections in this network namespace. True also if their number cannot be read, unless the
+ * kernel has no such file. */
 static bool has_tracked(void)
 {
 	char text[32] = "";

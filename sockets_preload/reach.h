@@ -19,7 +19,8 @@ static inline bool diw_reach_tells(void)
 {
 	return !DIW_LIKELY(!atomic_load_explicit(&diw_reach_is_tracked, memory_order_relaxed));
 }
-/* Checks whether it does, at limited intervals. */
+/* Returns diw_reach_is_tracked. While it is false, reads the kernel's number of tracked connections, at most every
+ * 100 ms. */
 bool diw_reach_look(void);
 /* The datagram MSG came to the socket COOKIE. */
 void diw_reach_came(uint64_t cookie, const struct msghdr *msg);

@@ -56,7 +56,9 @@ struct diw_real {
 /* Valid after diw_preload_init(). */
 extern struct diw_real real;
 
-/* Points to a number that is 0 while a thread can be cancelled, or always if another preloaded library follows. */
+/* Points to a byte that is not 0 while the process has only one thread: __libc_single_threaded of the C library. The
+ * system calls below are made without the C library then. If another preloaded library has one of their functions, the
+ * byte is always 0. */
 extern const char *diw_alone;
 
 #if defined(__x86_64__) && !defined(__ILP32__)

@@ -12,7 +12,7 @@ static const size_t size[DIW_STAGE_KINDS] = { DIW_STAGE_SLOT, DIW_STAGE_SLOT * D
 static pthread_key_t at_thread_end[DIW_STAGE_KINDS];
 static bool have_key;
 
-/* Destructors of the program may call afterwards. */
+/* Destructors of the program may receive afterwards: they get a new stage. */
 static void stage_unmap(enum diw_stage_kind kind, void *p)
 {
 	diw_stage[kind].mem = NULL;
@@ -41,8 +41,8 @@ static uint8_t *stage_map(enum diw_stage_kind kind)
 	return diw_map_unlocked(size[kind], MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
 }
 
-/* Whether a signal handler has left the holder of the stage by longjmp(): the holder's frame is on the same stack, and
- * younger than ours. */
+/* Whether a signal handler has left the holder of the stage by longjmp(). It has if the holder's frame is on the stack
+ * of FRAME, and further down than FRAME: at a lower address. */
 static bool stage_is_abandoned(const struct diw_stage *st, const void *frame)
 {
 	stack_t ss;

@@ -42,6 +42,7 @@ void diw_bad_late_forked(void);
 bool diw_bad_late_cannot(const struct msghdr *msg);
 /* Records S as the origin of the line's entries from number HEAD on. The number counts like the line's. */
 void diw_bad_late_note(const struct diw_bad_sent *s, uint32_t head);
+/* Whether E is one of these entries. */
 bool diw_bad_late_is_new(const struct diw_impair_entry *e, uint32_t head);
 /* Sends E, which is due. False: not possible at the moment. */
 bool diw_bad_late_send(const struct diw_impair_entry *e);

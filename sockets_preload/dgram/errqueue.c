@@ -6,9 +6,9 @@
  *
  * The interposer recognises its own frames by a hash in the frame. If a frame may come back, its MSN and epoch are 48
  * bits of a hash of the registry's secret, the sending socket and the receiver's key (diw_frame_mark()). So no state is
- * needed, and every process with the socket recognises its frames. A plain datagram has such a header only if a
- * receiver has sent a frame back to us, and the program sends it there again. Then these two see each other's message
- * without its header.
+ * needed, and every process with the socket recognises its frames. A plain datagram begins with such a header only if
+ * a receiver has returned a frame to the program as data, and the program sends this data to that receiver. The error
+ * queue then reports the datagram without the header.
  */
 #include <errno.h>
 #include <string.h>

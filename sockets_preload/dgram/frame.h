@@ -63,8 +63,8 @@ static inline size_t diw_frame_end(const uint8_t *p, uint8_t *end, const struct 
 	return (size_t)(end - p) + DIW_SEAL_LEN;
 }
 
-/* Whether the N bytes at P begin with such a header. Returns its length, and the message's, of which less may be
- * there. */
+/* Returns the length of the header at P, of N bytes, if diw_frame_mark() has marked it for S; else 0. *LEN: length of
+ * the message, of which less may be there. */
 size_t diw_frame_own(const struct diw_sock *s, const uint8_t *p, size_t n, size_t *len);
 
 /* ---- Recognising a frame ---- */

@@ -7,7 +7,8 @@
 #include "sockets_preload/dgram/frame.h"
 #include "sockets_preload/dgram/segments.h"
 
-/* Every kernel accepts this many segments. For more, the kernel is asked at once whether it does. */
+/* Every kernel accepts this many segments. More segments are sent by one call only, so that a kernel that refuses their
+ * number refuses the whole message. */
 #define MOST_IN_TWO 64u
 #define OWN_CONTROL CMSG_SPACE(sizeof(uint16_t))
 

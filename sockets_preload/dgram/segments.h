@@ -28,7 +28,7 @@ ssize_t diw_gso_send(const struct diw_burst *b, const struct msghdr *msg, size_t
 
 /* ---- gro.c ---- */
 
-/* Messages of one size; the last may be shorter. One call cannot return others. */
+/* Messages that one receive call returns: all have one size, but the last may be shorter. */
 struct diw_gro {
 	const struct iovec *piece;
 	unsigned n;

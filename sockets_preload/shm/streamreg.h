@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The streams of a user's interposed programs (docs/sockets.md): the position in its frames of each direction of a
+ * The streams of a user's interposed programs (docs/streams.md): the position in its frames of each direction of a
  * connection. All processes with the socket map the file, since a socket may be inherited, kept over execve(), or
  * passed.
  */

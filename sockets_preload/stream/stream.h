@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * TCP sockets with frames: RC's FPDUs on the program's own connection (docs/sockets.md). The state of a direction is in
+ * TCP sockets with frames: RC's FPDUs on the program's own connection (docs/streams.md). The state of a direction is in
  * the slot of shm/streamreg.h, which a process with the socket finds by its cookie.
  */
 #ifndef DIW_SOCKETS_STREAM_H
@@ -18,13 +18,14 @@
 
 /* ---- stream_tab.c ---- */
 
-/* Only for calls that may open a registry. False: all streams are plain. */
+/* Opens the registry, and the file of stream slots. False: all streams are plain. */
 bool diw_stream_open(void);
 void diw_stream_forked(void);
 /* Maps the used parts of the registries; nothing more is mapped from here on. */
 void diw_stream_fix(void);
+/* The slot of a socket of this process, which becomes the slot's last user; or NULL. */
 struct diw_sock_stream *diw_stream_find(uint64_t cookie);
-/* The same for a socket of another process. */
+/* The slot of the socket COOKIE of any process; or NULL. */
 struct diw_sock_stream *diw_stream_seek(uint64_t cookie);
 /* Makes a slot for S; NULL: none is free. */
 struct diw_sock_stream *diw_stream_make(const struct diw_sock *s, bool initiator);
@@ -83,6 +84,7 @@ bool diw_stream_leave(struct diw_sock *s);
 /* The errno with which an option is refused on a connection; 0: it is allowed. */
 int diw_stream_refuses(int fd, int level, int name, const void *value, socklen_t len);
 void diw_stream_option(int fd, int level, int name);
+/* Makes the kernel report FD as readable again, for a program that uses EPOLLET. */
 void diw_stream_tell_again(int fd);
 
 /* ---- stream_hello.c ---- */

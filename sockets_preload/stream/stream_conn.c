@@ -6,7 +6,7 @@
 #include "sockets_preload/dgram/route.h"
 #include "sockets_preload/stream/stream.h"
 
-/* An option of diw_stream_special() was set on any socket. */
+/* An option of is_special() was set on any socket. */
 static _Atomic bool has_special;
 
 struct diw_sock *diw_stream_new(int fd)

@@ -13,7 +13,7 @@
 #define SHORT_NS (20 * DIW_MS)           /* and from then until the accepting process has shown it */
 #define BUSY_NS (5 * DIW_MS)             /* longest wait on a non-blocking socket: the program has other work */
 #define YIELDS 50                        /* searches before the first that waits LOOK_NS */
-#define LOOKS 4                          /* searches; the kernel is asked before the first of them */
+#define LOOKS 4                          /* the kernel is asked before the first of this many searches */
 #define LOOK_NS (200 * DIW_US)
 #define PAUSE 20u                        /* after a wait in vain, no other wait begins for this multiple of its
 					  * length */

@@ -21,7 +21,7 @@
 static struct diw_streamreg *reg;
 static struct diw_once once = DIW_ONCE;
 static __thread uint32_t me;
-/* Whether the thread could be cancelled before it took a lock that its holder has left. */
+/* Whether the thread could be cancelled when it took a lock that it has not released. */
 static __thread bool was_cancelable;
 static _Atomic uint32_t process;
 
@@ -137,8 +137,9 @@ static bool is_readable(uintptr_t at)
 	return real.syscall(SYS_rt_sigprocmask, ~0L, at, NULL, (long)sizeof(uint64_t)) == 0 || errno == EINVAL;
 }
 
-/* Whether this thread's lock is held by a frame that is gone, left by siglongjmp() or execve(). A frame is above all
- * that it has called, and its mark is there. A mark that was not overwritten may look like a frame in use. */
+/* Whether the frame that holds the lock of this thread is gone, because siglongjmp() or execve() has left it. A frame
+ * that is still in use is further up the stack than HOLDER, at a higher address, and its mark is intact. The mark of a
+ * frame that is gone may be intact, too: then the lock counts as held. */
 __attribute__((no_sanitize("address", "thread")))
 static bool is_left(uint64_t word, const struct diw_stream_holder *holder)
 {

@@ -418,8 +418,8 @@ static bool is_of_a_fault(int sig)
 	return sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL || sig == SIGTRAP || sig == SIGSYS;
 }
 
-/* The kernel continues a call after a handler that has SA_RESTART. It does not tell which handler has run, so all that
- * may have must have it. Faults do not happen in poll(). */
+/* The kernel continues a call after a handler with SA_RESTART. It does not tell which handler has run, so the result is
+ * true only if every handler that may have run has this flag. Faults do not happen in poll(). */
 bool diw_stream_is_restarted(void)
 {
 	sigset_t blocked;
@@ -471,9 +471,10 @@ bool diw_stream_await(int fd, short events, uint64_t deadline, bool restarts)
 	}
 }
 
-/* There was no room: whether to wait. After any signal, a call that has sent something returns. If an FPDU was cut and
- * its receiver may have nothing of it, the call waits for its rest, since no call could report it. If that takes too
- * long, the next call sends the rest. */
+/* There was no room: whether to wait. After any signal, a call that has sent something returns. But if the receiver
+ * waits for the rest of an FPDU, of which bytes count as sent, the call waits until the rest has left, also on a
+ * non-blocking socket, where it waits for FINISH_NS at most. If that time is not enough, the next call sends the
+ * rest. */
 static bool may_go_on(struct call *c, uint64_t *deadline)
 {
 	bool waits_anyway = c->cut && c->done;
