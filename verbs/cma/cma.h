@@ -14,6 +14,7 @@
  *   cma_ep.c      calls that do several steps at once
  *   cma_info.c    rdma_getaddrinfo()
  *   cma_later.c   calls of later releases
+ *   cma_rs.c      rsockets: the calls of verbs/rs
  *
  * One lock, cma_lock, guards all state. It is taken before the locks of contexts and devices, and held during no call
  * that may sleep.

@@ -14,7 +14,7 @@
 
 #define POLL_NS (10 * DIW_MS)                /* poll interval for a device whose step no other thread runs */
 #define BATCH 64
-#define CLOSED_US 10000                      /* between looks of the thread at a set that is closed */
+#define CLOSED_US 10000                      /* the thread's pause when the program has closed its epoll set */
 
 struct diw_loop_thread {
 	struct diw_loop *loop;

@@ -153,10 +153,11 @@ static bool is_access(uint16_t fault)
 	}
 }
 
-/* The device raises no event that verbs do not have: when the descriptor is readable, ibv_get_async_event() must not
- * wait. Of errors, those of RC for a fault of the peer have one. A fault of ours is reported by completions, and so is
- * a lost connection, also one that is lost within a message. An RNIC raises an event for a Terminate message too (RFC
- * 5040 section 4.8). A fault does not end a datagram queue pair. */
+/* Selects the errors of a queue pair for which the device raises an event. It raises none that verbs do not have, since
+ * ibv_get_async_event() must not wait when the descriptor is readable. A fault of the peer that an RC queue pair finds
+ * raises an event. A fault of this end, which the peer names in a Terminate message, raises one for an RNIC only (RFC
+ * 5040 section 4.8). Completions report such faults, and lost connections. A fault does not end a datagram queue
+ * pair. */
 void of_async_watch(const struct of_qp *qp)
 {
 	if (qp->init.qp_type == IBV_QPT_RC)

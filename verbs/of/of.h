@@ -221,7 +221,6 @@ int of_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_rec
 #define OF_QPN_MAX 0xffffffu
 #define OF_QPN_GROUP 0xffffffu       /* InfiniBand's number of a group: all attached queue pairs */
 
-/* The request list of the builder, allocated in advance. */
 /* A bind of a list of requests that is being posted. */
 struct of_bind {
 	struct ibv_mw *mw;
@@ -229,6 +228,7 @@ struct of_bind {
 	uint32_t at;                         /* the place of the request in the list */
 };
 
+/* The builder's list of requests (wr.c), allocated in advance. */
 struct of_build {
 	pthread_mutex_t lock;                /* held from wr_start to wr_complete or wr_abort */
 	struct diw_send_wr *wrs;

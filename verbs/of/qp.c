@@ -101,7 +101,7 @@ static int create_diw(struct of_qp *qp, struct ibv_pd *pd, uint32_t num, const s
 	a.rc.early = true;
 	a.rc.keep_recvs = !qp->rnic;
 	a.rc.tell_end = true;                   /* an adapter's connection manager does not wait for receives */
-	/* For ever, as with rnr_retry 7; a sender of ours with a smaller value sends that (of_rc_rts()). */
+	/* For ever, as with rnr_retry 7. A peer of ours with a smaller rnr_retry announces it (of_rc_limits()). */
 	a.rc.rnr_timeout_ns = INT64_MAX;
 	/* A UC message that makes no progress is not lost yet: its sender may have no processor for a while. */
 	if (a.type == DIW_QP_UC)

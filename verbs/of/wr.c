@@ -27,7 +27,7 @@ static void fail(struct of_qp *qp, int error)
 		qp->build.error = error;
 }
 
-/* The request that a call fills; after an error, a dummy. */
+/* The request that a call fills; NULL after an error. */
 static struct diw_send_wr *current(struct of_qp *qp)
 {
 	if (qp->build.n == 0)

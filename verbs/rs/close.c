@@ -10,7 +10,7 @@
 #include "verbs/rs/int.h"
 
 #define LAST_NS (10 * DIW_S)                 /* how long a process that ends waits for its peers */
-#define EXIT_LOCK_NS (200 * DIW_MS)          /* ... and for a lock */
+#define EXIT_LOCK_NS (200 * DIW_MS)          /* how long it waits for a lock */
 
 struct diw_list rs_lingering = { &rs_lingering, &rs_lingering };
 
@@ -147,7 +147,7 @@ int diw_rs_shutdown(int fd, int how)
 
 /* ---- Exit of the process ---- */
 
-/* False: the lock is not to be had in time. A signal's handler that calls exit(3) may have interrupted the thread that
+/* False: the lock is not free in time. A signal's handler that calls exit(3) may have interrupted the thread that
  * holds it, in a call or in fork(2). */
 static bool exit_lock(pthread_mutex_t *lock)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory that the peer writes by offsets. The peer is told of it before the next bytes of the stream, and drops it when
- * its STag ends. A later write by that STag ends the connection, as a store to unmapped memory ends a process. */
+/* Memory that the peer writes by offsets (rsockets' riomap()). A message of the stream announces a map before the next
+ * bytes. When the map ends, its STag ends, and another message says so if the peer has room for it. A later write by
+ * that STag ends the connection, as a store to unmapped memory ends a process. */
 #include <stdlib.h>
 #include <sys/mman.h>
 

@@ -7,8 +7,8 @@
 
 #define RING_DEFAULT (512 << 10)
 
-/* Boolean options. KEEPALIVE alone has an effect. The effect of NODELAY and REUSEADDR exists always: data leaves at
- * once, and an address can be bound when no socket listens on it. */
+/* Boolean options. Only KEEPALIVE changes a socket's behaviour; the others are stored. Every socket behaves as with
+ * NODELAY and REUSEADDR: data leaves at once, and an address can be bound when no socket listens on it. */
 enum { KEEPALIVE = 1, NODELAY = 2, REUSEADDR = 4, BROADCAST = 8, REUSEPORT = 16, CORK = 32, QUICKACK = 64,
 	OOBINLINE = 128 };
 

@@ -29,7 +29,7 @@ static int ready_now(struct rs *s, struct pollfd *u)
 	return u->revents != 0;
 }
 
-/* References each socket until drop(). */
+/* References each socket until drop_all(). */
 static void take_all(struct set *set)
 {
 	for (nfds_t i = 0; i < set->n; i++) {
