@@ -391,7 +391,7 @@ static int info_get(uint32_t version, const char *node, const char *service, uin
 
 	*info = NULL;
 	if (why) {
-		FI_INFO(&diw_glue_provider, FI_LOG_CORE, "the hints ask for %s that the provider has not\n", why);
+		FI_INFO(&diw_glue_provider, FI_LOG_CORE, "the hints ask for %s that the provider does not have\n", why);
 		return -FI_ENODATA;
 	}
 	rc = info_query_init(&q, version, node, service, flags, hints);
@@ -435,8 +435,8 @@ static bool info_bind_library(void)
  * value in its place would be worse than no provider. */
 static bool setting_refuse(const char *name, const char *why)
 {
-	diw_log(DIW_LOG_TELL, "the setting %s of the libfabric provider (FI_DIWARP_*): %s; it is not offered", name,
-		why);
+	diw_log(DIW_LOG_TELL, "the setting %s of the libfabric provider (FI_DIWARP_*): %s; the provider is not offered",
+		name, why);
 	return false;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Peers that are gone. RD has given up messages to such a peer, and the sends of some of these are complete already. So
- * that no later message takes their place, everything with this peer fails, until its address is inserted again, or
- * another process sends from it. With an RC peer everything fails whose connection is lost (port_rc.c), and a new
- * connection may follow. So it is when another process gets an RD peer's address, and no message to the earlier one was
- * given up.
+ * Peers that are gone. RD has given up messages to such a peer, and the sends of some of these are complete already. No
+ * later message may arrive in their place, so everything with this peer fails. This ends when its address is inserted
+ * again, or another process sends from it.
+ *
+ * When an RC connection is lost (port_rc.c), everything that waits for its peer fails, and a new connection may follow.
+ * The same holds when another process gets the address of an RD peer to which no message was given up.
  */
 #include "mpi_glue/glue.h"
 
@@ -100,9 +101,12 @@ static void lost_everywhere(const struct glue_ep *ep, struct lost_search s)
 
 void diw_glue_peer_gone(struct glue_ep *ep, struct glue_peer *peer, int err)
 {
+	char text[DIW_ADDR_STRLEN];
+
 	if (peer->gone)
 		return;
-	GLUE_LOG("a peer is gone, and messages to it are lost: error %d\n", err);
+	GLUE_LOG("peer %s is gone, and messages to it are lost: %s\n", diw_addr_str(&peer->addr, text),
+		 fi_strerror(err));
 	peer->gone = err;
 	lost_everywhere(ep, (struct lost_search){ .peer = peer, .err = err });
 }
