@@ -38,8 +38,8 @@ static struct glue_peer *alive_awaited(const struct glue_op *op)
 	}
 }
 
-/* Looks at the association with P. If another process has got P's address, what waited for P fails. *RENEWED is when P
- * may have given this end up last, or have met it; 0: not known. */
+/* Looks at the association with P. If another process has got P's address, what waited for P fails. *RENEWED is the
+ * last time at which the link met P, or P may have given this end up: diw_qp_peer(); 0: not known. */
 static void alive_association(struct glue_ep *ep, struct glue_peer *p, uint64_t *renewed)
 {
 	uint64_t restarted = 0;

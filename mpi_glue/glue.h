@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The libfabric provider `diwarp`: FI_EP_RDM endpoints over reliable datagrams (docs/mpi.md). It is a user of the
- * native verbs. This header is for the files of this folder:
+ * The libfabric provider `diwarp`: FI_EP_RDM endpoints over reliable datagrams, or over RC queue pairs (docs/mpi.md).
+ * It is a user of the native verbs. This header is for the files of this folder:
  *
  *   getinfo.c     provider, settings, fi_getinfo, fabric
  *   domain.c      device, operations

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Long messages (docs/mpi-wire.md section 4). The sender's RTS has the envelope. The receiver that matches it answers
- * with a CTS, which names its buffer by an STag for that peer only. The immediates of the sender's Write-Records are
- * the operation's id. For a buffer of several vectors, and with FI_DIWARP_MODE=sendrecv, the message is sent by
- * Sends. With FI_DIWARP_MODE=read the RTS names the sender's buffer, and the receiver reads it.
+ * with a CTS, which names its buffer by an STag for that peer only. The immediate of the sender's Write-Records, or
+ * over RC of its last Write, is the id of the receiver's operation. For a buffer of several vectors, and with
+ * FI_DIWARP_MODE=sendrecv, the message is sent by Sends. With FI_DIWARP_MODE=read the RTS names the sender's buffer,
+ * and the receiver reads it.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads and writes of a peer's memory, by RD's Read and Write (docs/mpi-wire.md section 5). A write is complete when
- * its octets are in the peer's memory. */
+/* Reads and writes of a peer's memory, by the queue pairs' Read and Write (docs/mpi-wire.md section 5). A write is
+ * complete when its octets are in the peer's memory. */
 #include <string.h>
 
 #include "mpi_glue/glue.h"
