@@ -420,8 +420,9 @@ void diw_glue_unpend(struct glue_op *op);
 /* A Send of LEN octets has come; FROM is NULL if there is no room for a peer. True: the buffer is kept. */
 bool diw_glue_received(struct glue_ep *ep, struct glue_peer *from, struct glue_buf *b, uint32_t len);
 void diw_glue_inbox_run(struct glue_domain *d);
-/* Drops what waits for EP; or of this those Sends of FROM whose answers FROM would get. */
+/* Drops the Sends that wait for EP. */
 void diw_glue_inbox_forget(struct glue_ep *ep);
+/* Drops those of them that are from FROM and would be answered: atomic operations and RTSs. */
 void diw_glue_inbox_lose(struct glue_ep *ep, struct glue_peer *from);
 
 /* ---- hold.c ---- */

@@ -15,7 +15,7 @@
 #define YIELDS 50                        /* searches before the first that waits LOOK_NS */
 #define LOOKS 4                          /* the kernel is asked before the first of this many searches */
 #define LOOK_NS (200 * DIW_US)
-#define PAUSE 20u                        /* after a wait in vain, no other wait begins for this multiple of its
+#define PAUSE 20u                        /* after a wait that found no reader, none begins for this multiple of its
 					  * length */
 
 /* ---- The listener, for a socket that connects ---- */

@@ -104,7 +104,7 @@ static int check_together(const struct perf_plan *p)
 	return rc ? rc : check_cpu(p);
 }
 
-/* What libibverbs has not, or has by other means. */
+/* Options for which libibverbs has no equivalent, or another one. */
 static int check_provider(const struct perf_plan *p)
 {
 	static const enum perf_param_id ours[] = { PERF_MULPDU, PERF_CRC, PERF_NO_CRC, PERF_MARKERS, PERF_CLOSE_LAST,

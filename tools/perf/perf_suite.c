@@ -193,8 +193,8 @@ static uint64_t suite_copy(struct suite *s, FILE *from, pid_t pid)
 	return rows;
 }
 
-/* Whether libibverbs has a device for this end. A process of its own loads that library, whose messages nobody asked
- * for. */
+/* Whether libibverbs has a device for this end. A process of its own loads that library, and its messages are
+ * discarded. */
 static bool suite_has_verbs(const struct suite *s)
 {
 	int status = 1;
