@@ -103,7 +103,8 @@ int of_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *att
 #define OF_MAX_CQE (1 << 20)
 #define OF_MAX_SRQ_WR 16384
 #define OF_MAX_RD_ATOM DIW_MAX_IRD
-#define OF_MAX_MSG (1u << 30)        /* the port's limit, for RC and Writes; UD and UC Sends are limited to 16 MiB */
+#define OF_MAX_MSG (1u << 30)        /* the port's limit, for RC and Writes; Sends of UD, UC and RD, and Reads of UD
+				      * and RD, are limited to 16 MiB */
 
 /* ---- Protection domains, memory (pd.c, mr.c) ---- */
 
