@@ -43,7 +43,7 @@ void diw_conffile_read(set_fn *set)
 	if (!f || ferror(f))                 /* a directory can be opened, but not read */
 		diw_log(named ? DIW_LOG_TELL : DIW_LOG_ERROR, "%s: cannot be read: %s", path, strerror(errno));
 	else if (line)
-		diw_log(DIW_LOG_WARN, "%s: line %d cannot be parsed", path, line);
+		diw_log(DIW_LOG_WARN, "%s: line %d cannot be parsed, or names no setting", path, line);
 	if (f)
 		fclose(f);
 }

@@ -250,7 +250,7 @@ static void *regfile_init(const struct diw_regfile *what, int fd, const char **w
 	void *reg;
 
 	if (!may_grow(what->size) || !may_grow(what->backed)) {
-		*why = "the limit on the size of files (ulimit -f) is less than it wants";
+		*why = "the limit on the size of files (ulimit -f) is less than the file needs";
 		return NULL;
 	}
 	if (ftruncate(fd, (off_t)what->size) < 0 || fallocate(fd, 0, 0, (off_t)what->backed) < 0 ||
@@ -295,7 +295,7 @@ static void *regfile_take(const struct diw_regfile *what, int fd, bool create, c
 	}
 	if (st.st_size == 0)
 		return create ? regfile_init(what, fd, why) : NULL;
-	*why = "it is damaged; removing it helps once no program uses it";
+	*why = "it is damaged: remove it when no program uses it";
 	return NULL;
 }
 
