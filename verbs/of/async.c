@@ -164,10 +164,12 @@ void of_async_watch(const struct of_qp *qp)
 		diw_qp_set_errors(qp->diw, qp->rnic ? DIW_RAISE_FOUND | DIW_RAISE_TOLD : DIW_RAISE_FOUND);
 }
 
+/* The queue pair is in ERR from the event on, also if it has no requests whose completions would tell so. */
 static void error_event(struct of_qp *qp, struct ibv_async_event *ev)
 {
 	struct diw_qp_error e;
 
+	of_qp_failed(qp->ctx, qp->qp.qp_num);
 	ev->event_type = IBV_EVENT_QP_FATAL;
 	while (diw_qp_error_get(qp->diw, &e) == 0)
 		if (!e.remote && is_access(e.fault))

@@ -467,6 +467,7 @@ static void test_access(void)
 	struct ibv_send_wr wr = { .wr_id = 9, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ,
 				  .send_flags = IBV_SEND_SIGNALED, .wr.rdma = { (uintptr_t)r->in, r->mr->rkey } }, *bad;
 	struct ibv_wc wc = { 0 };
+	struct ibv_qp_attr attr;
 
 	from = ibv_create_qp(r->pd, &a);
 	a.srq = r->srq;
@@ -479,6 +480,7 @@ static void test_access(void)
 	CHECK(poll_for(r, IBV_WC_RDMA_READ, &wc) && wc.status == IBV_WC_REM_ACCESS_ERR && wc.wr_id == 9,
 	      "a read that is not allowed fails");
 	CHECK(event_for(r->c, to, IBV_EVENT_QP_ACCESS_ERR), "its target hears of an access error");
+	CHECK(ibv_query_qp(to, &attr, IBV_QP_STATE, &a) == 0 && attr.qp_state == IBV_QPS_ERR, "and is in ERR");
 	CHECK(event_for(r->c, to, IBV_EVENT_QP_LAST_WQE_REACHED), "and that it takes no shared receive any more");
 	CHECK(ibv_destroy_qp(from) == 0 && ibv_destroy_qp(to) == 0, "both go");
 	rig_free(r, "and all the rest");
