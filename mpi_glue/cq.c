@@ -301,6 +301,8 @@ int diw_glue_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct 
 
 	if (attr->wait_obj != FI_WAIT_NONE && attr->wait_obj != FI_WAIT_UNSPEC && attr->wait_obj != FI_WAIT_FD)
 		return -FI_ENOSYS;
+	if ((size_t)attr->format >= sizeof cq_entry_size / sizeof *cq_entry_size)
+		return -FI_EINVAL;
 	cq = calloc(1, sizeof *cq);
 	if (!cq)
 		return -FI_ENOMEM;

@@ -141,6 +141,9 @@ static void check_enable(void)
 	struct fid_ep *ep;
 	struct fid_cq *cq;
 
+	attr.format = FI_CQ_FORMAT_TAGGED + 1;
+	REQUIRE(fi_cq_open(domain, &attr, &cq, NULL) == -FI_EINVAL);
+	attr.format = FI_CQ_FORMAT_TAGGED;
 	REQUIRE(fi_cq_open(domain, &attr, &cq, NULL) == 0 && fi_endpoint(domain, info, &ep, NULL) == 0);
 	REQUIRE(fi_enable(ep) == -FI_ENOAV);
 	REQUIRE(fi_ep_bind(ep, &av->fid, 0) == 0 && fi_enable(ep) == -FI_ENOCQ);
