@@ -2,7 +2,9 @@
 /* The alarm of short sleeps (verbs/engine/sleep.c): it ends each sleep in time and none of them early, and is set
  * seldom. Also: polls that follow each other closely end the absence of the program (verbs/engine/wake.c). */
 #include <dlfcn.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -27,6 +29,26 @@ int timerfd_settime(int fd, int flags, const struct itimerspec *in, struct itime
 											    "timerfd_settime");
 	alarms++;
 	return real(fd, flags, in, old);
+}
+
+static atomic_bool socket_closed;    /* the first descriptor of a sleep, as another thread may close it */
+static atomic_int pauses;            /* sleeps without a descriptor */
+
+int ppoll(struct pollfd *p, nfds_t n, const struct timespec *ts, const sigset_t *mask)
+{
+	typedef int call(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
+	static call *_Atomic real;
+	int rc;
+
+	if (!real)
+		real = (call *)dlsym(RTLD_NEXT, "ppoll");
+	pauses += n == 0;
+	rc = real(p, n, ts, mask);
+	if (n > 1 && rc >= 0 && socket_closed) {
+		p[0].revents = POLLNVAL;
+		return rc + 1;
+	}
+	return rc;
 }
 
 /* An earlier alarm, or one that is set for later, changes no timeout. */
@@ -122,6 +144,25 @@ START_TEST(set_seldom)
 }
 END_TEST
 
+/* The end of a connection closes a socket on which another thread is about to sleep. That is no program that closes all
+ * descriptors, for which a thread pauses. */
+START_TEST(a_closed_socket)
+{
+	struct diw_wc wc;
+
+	kit_open(&k, _i ? DIW_PROGRESS_THREAD : DIW_PROGRESS_INLINE);
+	end_open(&a, &k, NULL, 64);
+	pauses = 0;
+	socket_closed = true;
+	for (int i = 0; i < 20; i++)
+		ck_assert_int_eq(diw_cq_wait(a.rcq, &wc, 1, 100 * DIW_US), 0);
+	socket_closed = false;
+	ck_assert_int_eq(pauses, 0);
+	end_close(&a);
+	kit_close(&k);
+}
+END_TEST
+
 /* A program that armed, and polls, is back only when it has polled closely for 2 ms. */
 START_TEST(polls_behind_the_arming)
 {
@@ -153,6 +194,7 @@ Suite *suite_alarm(void)
 	tcase_add_loop_test(t, timeouts_are_kept, 0, 2);
 	tcase_add_test(t, a_shorter_one_next);
 	tcase_add_test(t, set_seldom);
+	tcase_add_loop_test(t, a_closed_socket, 0, 2);
 	tcase_add_test(t, polls_behind_the_arming);
 	suite_add_tcase(s, t);
 	return s;
