@@ -139,6 +139,29 @@ static void post_run(struct diw_qp *qp, const struct post *p)
 	diw_engine_unlock(e);
 }
 
+static bool list_binds(const struct diw_send_wr *wr)
+{
+	while (wr && wr->opcode != DIW_WR_BIND_MW)
+		wr = wr->next;
+	return wr;
+}
+
+/* Whether all of the list can be posted: 0 or -errno. The slot TAIL would be the first. */
+static int list_check(struct diw_qp *qp, const struct diw_send_wr *wr, uint32_t tail)
+{
+	const struct diw_sq *sq = &qp->sq;
+	uint32_t room = sq->depth - (tail - atomic_load_explicit(&sq->head, memory_order_acquire));
+	uint64_t len;
+	int rc = 0;
+
+	for (; wr && rc >= 0; wr = wr->next) {
+		rc = diw_sq_check(qp, wr, &len);
+		if (rc >= 0 && room-- == 0)
+			rc = -ENOMEM;
+	}
+	return rc < 0 ? rc : 0;
+}
+
 /* Fills slots as far as there is room, and moves *WR to the first request that has none. ALL: no slot counts as filled
  * unless all do, and *WR stays. */
 static int slots_fill(struct diw_qp *qp, const struct diw_send_wr **wr, bool all, struct post *p)
@@ -150,6 +173,8 @@ static int slots_fill(struct diw_qp *qp, const struct diw_send_wr **wr, bool all
 
 	pthread_mutex_lock(&sq->post);
 	tail = atomic_load_explicit(&sq->tail, memory_order_relaxed);
+	if (all && list_binds(w))               /* to fill the slot of a bind changes the window */
+		rc = list_check(qp, w, tail);
 	for (; w && rc == 0; w = rc == 0 ? w->next : w) {
 		rc = send_post_one(qp, w, tail, p);
 		tail += rc == 0;

@@ -9,6 +9,7 @@
 
 #define HALF (KIT_SIZE / 2)
 #define LEN 5000u                     /* several segments */
+#define DEPTH 128                     /* of the send queues */
 
 static struct kit k;
 static struct end a, b;
@@ -116,6 +117,30 @@ START_TEST(a_window_is_written_to_until_it_is_invalidated)
 	ends_with(&a, DIW_FAULT_STAG);
 	ck_assert_int_eq(diw_post_send(b.qp, &inv, NULL), 0);
 	ck_assert_int_eq(next_of(b.scq).status, DIW_WC_MW_BIND_ERR);
+	ck_assert_int_eq(diw_mw_free(mw), 0);
+}
+END_TEST
+
+/* A list of all or nothing that is refused, by an invalid request or for want of room, leaves the window as it was. */
+START_TEST(a_refused_list_binds_nothing)
+{
+	struct diw_mw *mw = window_of_b();
+	struct diw_send_wr last = { .num_sge = _i ? 0 : 99, .dst.addr = a.addr };
+	struct diw_send_wr list[DEPTH];
+
+	for (int i = 0; i < DEPTH; i++) {
+		list[i] = (struct diw_send_wr){ .next = i + 1 < DEPTH ? &list[i + 1] : &last };
+		list[i].opcode = DIW_WR_BIND_MW;
+		list[i].bind.mw = mw;
+		list[i].bind.mr = b_mr;
+		list[i].bind.to = k.mr->to;
+		list[i].bind.length = LEN;
+		list[i].bind.key = 0x5b;
+	}
+	ck_assert_int_eq(diw_post_send_all(b.qp, list), _i ? -ENOMEM : -EINVAL);
+	ck_assert_uint_eq(mw->stag & 0xff, 0x5a);
+	write_to_b(mw->stag, k.mr->to + HALF);
+	is_sent(&a);
 	ck_assert_int_eq(diw_mw_free(mw), 0);
 }
 END_TEST
@@ -243,6 +268,7 @@ Suite *suite_rd_windows(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, a_window_is_written_to_until_it_is_invalidated);
 	tcase_add_test(t, a_send_invalidates);
+	tcase_add_loop_test(t, a_refused_list_binds_nothing, 0, 2);
 	tcase_add_test(t, a_send_that_may_not_invalidate_is_refused);
 	tcase_add_test(t, a_send_of_another_peer_does_not_invalidate);
 	tcase_add_test(t, a_window_is_of_the_peer_of_its_region);
