@@ -575,8 +575,8 @@ struct diw_recv_wr {
 };
 /* Post a list. The call stops at the first request that cannot be posted and stores it in *BAD, which may be NULL. A
  * send request completes when the lower layer has taken it; on RC in the order of the posts. On RD it completes when
- * the destination has taken it, in the order of the posts to that destination. In state ERROR requests are flushed. On
- * UD and UC a post that follows another one at once may leave its messages to the next call or to the progress thread.
+ * the destination has taken it, in the order of the posts to that destination. In state ERROR requests are flushed. A
+ * post that follows another one at once may leave its request to the next call, or for 0.4 ms to the progress thread.
  * -ENOMEM: the queue is full. -EINVAL. -EMSGSIZE: longer than such a message may be. -EAFNOSUPPORT: UD, RD: the
  * destination is of another version of IP than the queue pair. -ENOTCONN: RC in state IDLE. -EOPNOTSUPP: an immediate
  * or an atomic to a peer that has not said yet that it takes them; a Read or an atomic where ORD is 0. */
