@@ -88,6 +88,16 @@ int diw_cq_destroy(struct diw_cq *cq)
 	return 0;
 }
 
+/* There is room again: serves the queue pairs that waited for it, independent of their sockets. */
+static void feed_starved(struct diw_cq *cq, uint64_t now)
+{
+	if (!atomic_load_explicit(&cq->starved, memory_order_relaxed))
+		return;
+	atomic_store_explicit(&cq->starved, false, memory_order_relaxed);
+	diw_engine_recheck(&cq->dev->engine);
+	diw_engine_step(&cq->dev->engine, now);
+}
+
 int diw_cq_resize(struct diw_cq *cq, uint32_t depth)
 {
 	uint32_t size = 1, head, tail;
@@ -112,11 +122,12 @@ int diw_cq_resize(struct diw_cq *cq, uint32_t depth)
 		cq->ring = ring;
 		cq->mask = size - 1;
 		cq->depth = size;
-		diw_engine_recheck(&cq->dev->engine);   /* a message that waited for room may have it */
 	} else {
 		free(ring);
 	}
 	pthread_mutex_unlock(&cq->take);
+	if (rc == 0)
+		feed_starved(cq, diw_engine_now(&cq->dev->engine));
 	diw_engine_unlock(&cq->dev->engine);
 	return rc < 0 ? diw_fail(rc, "diw_cq_resize: depth %u, with %u completions there", depth, tail - head) : 0;
 }
@@ -357,16 +368,6 @@ static int cq_take(struct diw_cq *cq, struct diw_wc *wc, int n)
 	return (int)taken;
 }
 
-/* There is room again: serves the queue pairs that waited for it, independent of their sockets. */
-static void feed_starved(struct diw_cq *cq, uint64_t now)
-{
-	if (!atomic_load_explicit(&cq->starved, memory_order_relaxed))
-		return;
-	atomic_store_explicit(&cq->starved, false, memory_order_relaxed);
-	diw_engine_recheck(&cq->dev->engine);
-	diw_engine_step(&cq->dev->engine, now);
-}
-
 /* Does the work of a poll, unless another thread is doing it. Runs at most SPINS steps, until there is a completion or
  * another thread has something to send. That thread also serves the starved queue pairs before it returns. */
 static void try_steps(struct diw_cq *cq, uint64_t now, int spins)
@@ -486,7 +487,7 @@ int diw_cq_forget(struct diw_cq *cq, const struct diw_qp *qp)
 		atomic_store(&cq->solicited, to);
 	atomic_store(&cq->tail, to);
 	pthread_mutex_unlock(&cq->take);
-	diw_engine_recheck(&cq->dev->engine);   /* a message that waited for room has it */
+	feed_starved(cq, diw_engine_now(&cq->dev->engine));
 	diw_engine_unlock(&cq->dev->engine);
 	return 0;
 }

@@ -2,6 +2,7 @@
 /* Changes of queue pairs and completion queues after their creation. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -369,6 +370,36 @@ START_TEST(forgotten)
 }
 END_TEST
 
+/* Requests that wait for room are executed by the call that makes it: the program may sleep behind it. */
+START_TEST(room_made)
+{
+	struct pollfd ready = { .events = POLLIN };
+	struct diw_channel *ch;
+	struct diw_qp_attr attr;
+	struct diw_cq *cq;
+	struct end c, d;
+
+	ck_assert_int_eq(diw_channel_create(k.dev, &ch), 0);
+	ck_assert_int_eq(diw_cq_create(k.dev, 1, ch, NULL, &cq), 0);
+	ready.fd = diw_channel_fd(ch);
+	end_attr(&attr);
+	attr.send_cq = cq;
+	end_open(&c, &k, &attr, 16);
+	end_open(&d, &k, &attr, 16);
+	ck_assert_int_eq(end_send(&c, &b, 0, 10, DIW_SEND_SIGNALED), 0);
+	end_sent(&c);
+	ck_assert_int_eq(end_send(&d, &b, 1, 10, DIW_SEND_SIGNALED), 0);
+	ck_assert_int_eq(diw_cq_arm_later(cq, false), 0);
+	ck_assert_int_eq(poll(&ready, 1, 0), 0);
+	ck_assert_int_eq(_i ? diw_cq_forget(cq, c.qp) : diw_cq_resize(cq, 2), 0);
+	ck_assert_int_eq(poll(&ready, 1, 0), 1);
+	end_close(&c);
+	end_close(&d);
+	ck_assert_int_eq(diw_cq_destroy(cq), 0);
+	ck_assert_int_eq(diw_channel_destroy(ch), 0);
+}
+END_TEST
+
 START_TEST(srq_told)
 {
 	struct diw_recv_wr wr = { .wr_id = 1 };
@@ -503,6 +534,7 @@ Suite *suite_state(void)
 	tcase_add_test(t, hold);
 	tcase_add_test(t, all_or_nothing);
 	tcase_add_test(t, forgotten);
+	tcase_add_loop_test(t, room_made, 0, 2);
 	tcase_add_test(t, srq_told);
 	tcase_add_test(rc, rc_again);
 	tcase_add_loop_test(rc, left, 0, 2);
