@@ -97,6 +97,7 @@ struct rd_peer {
 	bool bare;                   /* the peer takes segments without CRC */
 	uint32_t tag, my_tag, epoch, epoch_before, nonce;
 	uint64_t heard, open_at;
+	uint64_t spoke;              /* when its last DATA, ACK or REFUSE came */
 	uint64_t met;                /* when the first datagram with `epoch` came */
 	uint64_t renewed;            /* when the peer's view of this end changed last, as far as this end knows */
 	uint32_t open_tries;         /* OPENs sent */

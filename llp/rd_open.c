@@ -178,10 +178,21 @@ static void numbers_missing(struct rd *rd, struct rd_peer *p, const struct diw_r
 		diw_rd_peer_gone(rd, p, ECONNRESET);
 }
 
+/* Whether `first` is behind the number expected although it is before `rx_first` by serial arithmetic: P has forgotten
+ * this end, and draws from its clock, which runs ahead of the numbers of a long association. A datagram of an
+ * association that ended has an older tag, or comes while P sends. */
+static bool first_is_of_clock(const struct rd *rd, const struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now)
+{
+	return p->reset || (now - p->spoke > rd->cfg.idle_ns / 2 &&
+			    tag_is_fresh(rd, &p->dest.addr, p->epoch, h->tag, now));
+}
+
 /* Handles an announcement with a valid tag: its sender may get memory. */
 static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const struct diw_addr *src,
 				      const struct diw_rd_hdr *h, uint64_t now)
 {
+	bool before;
+
 	if (p && p->known && h->my_epoch == p->epoch_before && tag_slot(rd, now) <= tag_slot(rd, p->met) + 1) {
 		rd->l.c->rd_stray++;
 		return NULL;
@@ -202,11 +213,12 @@ static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const st
 	if (p->phase != RD_PEER_OPEN)
 		peer_ready(rd, p, now);
 	/* Sequence numbers grow with the clock, so a number before `rx_first` is of an older association. */
-	if (p->receiving && diw_serial_after(p->rx_first, h->first)) {
+	before = p->receiving && diw_serial_after(p->rx_first, h->first);
+	if (before && !first_is_of_clock(rd, p, h, now)) {
 		rd->l.c->rd_stray++;
 		return NULL;
 	}
-	if (!p->receiving || diw_serial_after(h->first, p->expect)) {
+	if (!p->receiving || before || diw_serial_after(h->first, p->expect)) {
 		if (p->receiving)
 			numbers_missing(rd, p, h, now);
 		diw_rd_rx_forget(rd, p);
@@ -233,7 +245,7 @@ struct rd_peer *diw_rd_peer_of(struct rd *rd, const struct diw_addr *src, const 
 		p = NULL;
 	}
 	if (p) {
-		p->heard = now;
+		p->heard = p->spoke = now;
 		p->given_up = false;
 	}
 	return p;

@@ -59,6 +59,32 @@ START_TEST(an_end_that_forgot_speaks_first)
 }
 END_TEST
 
+/* Two nodes that talked for MINUTES, and were silent then until exactly one has forgotten the other. Returns that
+ * one. */
+static int one_forgets_after(unsigned minutes)
+{
+	rda_begin(2);
+	for (unsigned i = 0; i < 2 * minutes; i++) {
+		talk(0);
+		rda_run(28 * DIW_S);
+	}
+	while (!rda_net.node[0].c.rd_forgotten && !rda_net.node[1].c.rd_forgotten)
+		rda_run(10 * DIW_MS);
+	return rda_net.node[1].c.rd_forgotten && !rda_net.node[0].c.rd_forgotten;
+}
+
+/* The clock from which the end that forgot draws its next number is more than half of the numbers ahead of those that
+ * the other end expects: 2^31 microseconds are 36 minutes, and all numbers are 72. */
+START_TEST(an_end_that_forgot_after_long)
+{
+	int forgot = one_forgets_after(20 + 5 * (unsigned)_i / 2);
+
+	talk(_i % 2 ? forgot : !forgot);
+	nothing_was_lost();
+	rdn_free(&rda_net);
+}
+END_TEST
+
 /* ---- Given up by one end ---- */
 
 /* Node 0 does not hear node 1 any more, and gives it up. */
@@ -185,6 +211,7 @@ TCase *tcase_rd_views(void)
 
 	tcase_add_loop_test(tc, a_forgotten_end_speaks_first, 0, 10);
 	tcase_add_loop_test(tc, an_end_that_forgot_speaks_first, 0, 10);
+	tcase_add_loop_test(tc, an_end_that_forgot_after_long, 0, 24);
 	tcase_add_test(tc, an_end_that_was_given_up_is_told);
 	tcase_add_test(tc, an_end_that_refused_is_told_when_it_was_given_up);
 	tcase_add_loop_test(tc, a_restarted_end_speaks_first, 0, 25);
