@@ -218,7 +218,10 @@ static void rd_rx_flow(struct rd *rd, struct rx_batch *b, const struct diw_addr 
 	if (h->kind == DIW_RD_DATA && p->receiving) {
 		b->in[b->n++] = (struct rd_rx){ h->seq, { .data = seg->data + len, .len = seg->len - len,
 							  .to = seg->to } };
-	} else if (h->flags & DIW_RD_ASK) {
+		return;
+	}
+	rd->l.c->rd_stray += h->kind == DIW_RD_DATA;    /* its number is not announced: the association has no first */
+	if (h->flags & DIW_RD_ASK) {
 		p->ack_at = now;
 		diw_rd_timer_set(rd, p, now);
 	}

@@ -184,14 +184,16 @@ START_TEST(replayed)
 }
 END_TEST
 
-/* Sends H from node 0, with the tag of its datagrams. */
+static struct diw_rd_hdr heard[DIW_RD_KINDS];    /* the last header of each kind that node 1 has sent */
+
+/* Sends H from node 0, with the tag of its datagrams; GRANT: with the nonce of the OPEN. */
 static void say(struct diw_rd_hdr h)
 {
 	const struct diw_addr src = rdn_addr(0), dst = rdn_addr(1);
 	uint8_t p[DIW_RD_HDR_MAX + 4];
 	uint32_t len;
 
-	h.tag = diw_get32(caught + 4);
+	h.tag = h.kind == DIW_RD_GRANT ? heard[DIW_RD_OPEN].seq : diw_get32(caught + 4);
 	len = diw_rd_hdr_encode(p, &h);
 	diw_put32le(p + len, diw_crc32(0, p, len));
 	rdn_inject(&rda_net, &src, &dst, p, len + 4, rda_net.now);
@@ -271,6 +273,42 @@ START_TEST(another_tag)
 	ck_assert_uint_eq(rda_flow(0, 1)->acked, 21);
 	ck_assert_uint_eq(rda_net.node[0].c.rd_dead, 0);
 	ck_assert_uint_le(rda_net.node[1].c.rd_stray, 1);
+	rdn_free(&rda_net);
+}
+END_TEST
+
+static void hear(struct rdn *n, const struct diw_addr *src, const struct diw_addr *dst, const uint8_t *p, uint32_t len)
+{
+	struct diw_rd_hdr h;
+
+	(void)n;
+	(void)dst;
+	if (src->ip[15] == 2 && diw_rd_hdr_decode(&h, p, len - 4))
+		heard[h.kind] = h;
+}
+
+/* Node 0 answers OPEN by GRANT, and sends a segment that it has not announced. The segment is dropped and counted. */
+START_TEST(never_announces)
+{
+	struct diw_rd_cfg cfg = rda_cfg();
+	const struct diw_addr src = rdn_addr(0), dst = rdn_addr(1);
+	struct diw_rd_hdr data = { .kind = DIW_RD_DATA, .seq = 9 };
+	uint8_t p[DIW_RD_HDR + 24] = { 0 };
+
+	rdn_init(&rda_net, 1);
+	rdn_start(&rda_net, 1, &cfg, &rda_up);
+	rda_net.tap = hear;
+	rda_send(1, 0, 100);
+	rda_run(DIW_MS);
+	say((struct diw_rd_hdr){ .kind = DIW_RD_GRANT, .my_tag = 5, .my_epoch = 7 });
+	say((struct diw_rd_hdr){ .kind = DIW_RD_OPEN, .my_epoch = 7 });
+	data.tag = heard[DIW_RD_GRANT].my_tag;
+	diw_rd_hdr_encode(p, &data);
+	diw_put32le(p + DIW_RD_HDR + 20, diw_crc32(0, p, DIW_RD_HDR + 20));
+	ck_assert_uint_eq(rda_net.node[1].c.rd_stray, 0);
+	rdn_inject(&rda_net, &src, &dst, p, sizeof p, rda_net.now);
+	rda_run(DIW_MS);
+	ck_assert_uint_eq(rda_net.node[1].c.rd_stray, 1);
 	rdn_free(&rda_net);
 }
 END_TEST
@@ -434,6 +472,7 @@ TCase *tcase_rd_hostile(void)
 	tcase_add_test(tc, half_way_round);
 	tcase_add_test(tc, leaves_a_gap);
 	tcase_add_test(tc, another_tag);
+	tcase_add_test(tc, never_announces);
 	tcase_add_test(tc, reset_storm);
 	tcase_add_test(tc, never_acknowledges);
 	tcase_add_loop_test(tc, fuzz, 0, 100);
