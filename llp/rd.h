@@ -11,7 +11,7 @@
  *   rd_queue.c peers that wait, and the shares of slots
  *   rd_timer.c peers that have work at a time
  *
- * Only these files include this header; llp/link.h declares diw_rd_open().
+ * Only these files include this header, and tests/sim/rd_views.c; llp/link.h declares diw_rd_open().
  */
 #ifndef DIW_LLP_RD_H
 #define DIW_LLP_RD_H

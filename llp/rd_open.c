@@ -11,6 +11,7 @@
 #include "base/siphash.h"
 #include "llp/rd.h"
 
+#define FIRST_BACK (1u << 30)        /* a number so far before the one expected is of an earlier association */
 #define OPEN_FIRST (50 * DIW_MS)     /* the first wait before an OPEN is repeated; doubles each time */
 
 /* A tag allows a new association in the time slot in which it was given, and in the next one. */
@@ -178,8 +179,14 @@ static void numbers_missing(struct rd *rd, struct rd_peer *p, const struct diw_r
 		diw_rd_peer_gone(rd, p, ECONNRESET);
 }
 
-/* Whether `first` is behind the number expected although it is before `rx_first` by serial arithmetic: P has forgotten
- * this end, and draws from its clock, which runs ahead of the numbers of a long association. A datagram of an
+/* The first number of P's association, or a later one: serial arithmetic compares no numbers that are farther apart. */
+static uint32_t first_known(const struct rd_peer *p)
+{
+	return p->expect - p->rx_first > FIRST_BACK ? p->expect - FIRST_BACK : p->rx_first;
+}
+
+/* Whether `first` is behind the number expected, although it is before the one known by serial arithmetic: P has
+ * forgotten this end, and draws from its clock, which runs ahead of the numbers of a long association. A datagram of an
  * association that ended has an older tag, or comes while P sends. */
 static bool first_is_of_clock(const struct rd *rd, const struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now)
 {
@@ -212,8 +219,8 @@ static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const st
 	p->my_tag = h->tag;
 	if (p->phase != RD_PEER_OPEN)
 		peer_ready(rd, p, now);
-	/* Sequence numbers grow with the clock, so a number before `rx_first` is of an older association. */
-	before = p->receiving && diw_serial_after(p->rx_first, h->first);
+	/* Sequence numbers grow with the clock, so a number before the first one known is of an older association. */
+	before = p->receiving && diw_serial_after(first_known(p), h->first);
 	if (before && !first_is_of_clock(rd, p, h, now)) {
 		rd->l.c->rd_stray++;
 		return NULL;

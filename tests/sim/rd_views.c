@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "llp/rd.h"
 #include "tests/sim/rd_app.h"
 
 /* Node FIRST sends, and then the other. All of it arrives within a second. */
@@ -131,9 +132,22 @@ static int refusing_rx(void *ctx, const struct diw_addr *src, const struct diw_l
 	return 0;
 }
 
+/* As if node 0 had sent N segments more, and node 1 had taken them. */
+static void numbers_pass(uint32_t n)
+{
+	const struct diw_addr addr[2] = { rdn_addr(0), rdn_addr(1) };
+	struct rd_peer *to = diw_rd_peer_find((struct rd *)rda_net.node[0].l, &addr[1]);
+	struct rd_peer *from = diw_rd_peer_find((struct rd *)rda_net.node[1].l, &addr[0]);
+
+	to->next_seq += n;
+	to->una += n;
+	to->edge += n;
+	from->expect += n;
+}
+
 /* Node 1 refuses a segment of node 0. If node 0 hears that, it goes on behind this segment, and answers what node 1 had
- * asked for. If it does not, and gives up node 1, node 1 is told. */
-static void refused(bool hears)
+ * asked for. If it does not, and gives up node 1, node 1 is told. PASSED: segments before. */
+static void refused(bool hears, uint32_t passed)
 {
 	struct diw_rd_cfg cfg = rda_cfg();
 	struct diw_link_up up = rda_up;
@@ -144,6 +158,7 @@ static void refused(bool hears)
 	rdn_stop(&rda_net, 1);
 	rdn_start(&rda_net, 1, &cfg, &up);
 	talk(0);
+	numbers_pass(passed);
 	refusing = true;
 	if (hears)
 		rda_send(0, 1, 100);
@@ -161,8 +176,16 @@ static void refused(bool hears)
 
 START_TEST(an_end_that_refused_is_told_when_it_was_given_up)
 {
-	refused(true);
-	refused(false);
+	refused(true, 0);
+	refused(false, 0);
+}
+END_TEST
+
+/* Half of all numbers, and more, are between the first number of the association and its last one. */
+START_TEST(an_end_that_refused_after_many_segments)
+{
+	refused(true, (uint32_t)_i << 28);
+	refused(false, (uint32_t)_i << 28);
 }
 END_TEST
 
@@ -214,6 +237,7 @@ TCase *tcase_rd_views(void)
 	tcase_add_loop_test(tc, an_end_that_forgot_after_long, 0, 24);
 	tcase_add_test(tc, an_end_that_was_given_up_is_told);
 	tcase_add_test(tc, an_end_that_refused_is_told_when_it_was_given_up);
+	tcase_add_loop_test(tc, an_end_that_refused_after_many_segments, 1, 16);
 	tcase_add_loop_test(tc, a_restarted_end_speaks_first, 0, 25);
 	tcase_set_timeout(tc, 60);
 	return tc;
