@@ -43,8 +43,8 @@ static bool peer_is_silent(const struct rd *rd, const struct rd_peer *p, uint64_
 
 static bool peer_is_idle(const struct rd *rd, const struct rd_peer *p, uint64_t now)
 {
-	return !p->first && !p->queued_in && !p->held && p->ack_at == DIW_NEVER && p->phase != RD_PEER_OPENING &&
-	       peer_is_silent(rd, p, now);
+	return !p->first && !(p->queued_in & ~(1u << RD_STALLED)) && !p->timer_at && p->ack_at == DIW_NEVER &&
+	       p->phase != RD_PEER_OPENING && peer_is_silent(rd, p, now);
 }
 
 /* Forgets the idle peers of the next COUNT buckets. */
@@ -56,12 +56,13 @@ static void peers_sweep(struct rd *rd, uint32_t count, uint64_t now)
 		while (*at) {
 			struct rd_peer *p = *at;
 
-			if (p->held && peer_is_silent(rd, p, now))      /* the sender has given these segments up */
-				diw_rd_rx_forget(rd, p);
-			if (p->timer_at || !peer_is_idle(rd, p, now)) {
+			if (!peer_is_idle(rd, p, now)) {
 				at = &p->hash_next;
 				continue;
 			}
+			/* Segments are kept as long as the peer is known: a map has shown them (18.4). */
+			diw_rd_rx_forget(rd, p);
+			diw_rd_queue_remove(rd, RD_STALLED, p);
 			*at = p->hash_next;
 			p->dest.addr.port = 0;          /* marks the place as free */
 			diw_pool_put(&rd->peers, p);

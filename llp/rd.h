@@ -184,6 +184,7 @@ struct rd_peer *diw_rd_timer_take(struct rd *rd, uint64_t now);          /* NULL
 /* ---- rd_queue.c ---- */
 void diw_rd_queue_add(struct rd *rd, enum rd_queue_name name, struct rd_peer *p);
 struct rd_peer *diw_rd_queue_take(struct rd *rd, enum rd_queue_name name);     /* NULL: empty */
+void diw_rd_queue_remove(struct rd *rd, enum rd_queue_name name, struct rd_peer *p);
 bool diw_rd_slot_allowed(const struct rd *rd, const struct rd_peer *p);
 void diw_rd_slot_wanted(struct rd *rd, struct rd_peer *p);
 void diw_rd_slots_freed(struct rd *rd, struct rd_peer *p);       /* slots of P are free: tells the peers that wait for

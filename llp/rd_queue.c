@@ -36,6 +36,18 @@ struct rd_peer *diw_rd_queue_take(struct rd *rd, enum rd_queue_name name)
 	return p;
 }
 
+void diw_rd_queue_remove(struct rd *rd, enum rd_queue_name name, struct rd_peer *p)
+{
+	if (!(p->queued_in & 1u << name))
+		return;
+	for (uint32_t n = rd->queue[name].n; n; n--) {
+		struct rd_peer *other = diw_rd_queue_take(rd, name);
+
+		if (other != p)
+			diw_rd_queue_add(rd, name, other);
+	}
+}
+
 /*
  * A peer may have half as many slots as are free (Choudhury and Hahne, "Dynamic queue length thresholds for
  * shared-memory packet switches", 1998). So some slots are always free for another peer, and N busy peers get equal

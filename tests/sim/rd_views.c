@@ -86,6 +86,26 @@ START_TEST(an_end_that_forgot_after_long)
 }
 END_TEST
 
+/* Node 0 gets no processor for a time in which node 1, which has not taken its segments, drops them and forgets it.
+ * Node 1 has acknowledged that it keeps them, so node 0 must notice. */
+START_TEST(an_end_that_stopped_goes_on)
+{
+	rda_begin(2);
+	talk(0);
+	rda_app[1].refuses_from[0] = true;
+	ck_assert_uint_eq(rda_send_all(0, 1, 3, 100), 3);
+	rda_run(DIW_S);
+	rda_net.node[0].ready_at = rda_net.now + (58 + (unsigned)_i) * DIW_S;
+	rda_run((58 + (unsigned)_i) * DIW_S + 500 * DIW_MS);
+	rda_app[1].refuses_from[0] = false;
+	rda_run(5 * DIW_S);
+	ck_assert_uint_eq(rda_app[1].from[0].came, 6);
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, 6);
+	nothing_was_lost();
+	rdn_free(&rda_net);
+}
+END_TEST
+
 /* ---- Given up by one end ---- */
 
 /* Node 0 does not hear node 1 any more, and gives it up. */
@@ -235,6 +255,7 @@ TCase *tcase_rd_views(void)
 	tcase_add_loop_test(tc, a_forgotten_end_speaks_first, 0, 10);
 	tcase_add_loop_test(tc, an_end_that_forgot_speaks_first, 0, 10);
 	tcase_add_loop_test(tc, an_end_that_forgot_after_long, 0, 24);
+	tcase_add_loop_test(tc, an_end_that_stopped_goes_on, 0, 40);
 	tcase_add_test(tc, an_end_that_was_given_up_is_told);
 	tcase_add_test(tc, an_end_that_refused_is_told_when_it_was_given_up);
 	tcase_add_loop_test(tc, an_end_that_refused_after_many_segments, 1, 16);
