@@ -463,6 +463,36 @@ static void socket_close(struct diw_dgram *d)
 	sockets_closed++;
 }
 
+/* Segments behind the missing ones of all peers fill the memory for held segments. The missing ones need none of it. */
+START_TEST(few_held)
+{
+	enum { SENDERS = 5, MESSAGES = 200 };
+	struct diw_rd_cfg cfg = rda_cfg();
+	uint64_t end;
+
+	rdn_init(&rda_net, (uint64_t)_i);
+	memset(rda_app, 0, sizeof rda_app);
+	cfg.held = 8;
+	cfg.window = 16;
+	rda_net.loss = 0.4;
+	rda_net.jitter = 5 * DIW_MS;
+	for (int i = 0; i <= SENDERS; i++) {
+		rdn_start(&rda_net, i, &cfg, &rda_up);
+		rda_app[i].life = 1;
+	}
+	for (int i = 1; i <= SENDERS; i++)
+		ck_assert_uint_eq(rda_send_all(i, 0, MESSAGES, 100), MESSAGES);
+	end = rda_net.now + 1800 * DIW_S;
+	while (!rda_all_ended(SENDERS + 1)) {
+		rda_run(100 * DIW_MS);
+		rda_must(rda_net.now < end, "no end after 1,800 s\n");
+	}
+	for (int i = 1; i <= SENDERS; i++)
+		ck_assert_uint_eq(rda_app[0].from[i].came, MESSAGES);
+	rdn_free(&rda_net);
+}
+END_TEST
+
 /* More slots than there are addresses: the open fails, and the socket stays the caller's. */
 START_TEST(no_memory)
 {
@@ -496,6 +526,7 @@ Suite *suite_rd(void)
 	tcase_add_test(tc, full_socket);
 	tcase_add_test(tc, dead_peers);
 	tcase_add_test(tc, few_slots);
+	tcase_add_loop_test(tc, few_held, 0, 60);
 	tcase_add_test(tc, slow_for_one);
 	tcase_add_test(tc, restart_receiver);
 	tcase_add_test(tc, restart_given_up);
