@@ -191,7 +191,7 @@ void diw_rd_rx_burst(struct rd *rd, struct rd_peer *p, const struct rd_rx *in, u
 		nrun = 0;
 		if (!seq_is_new(rd, p, seq))
 			continue;
-		/* It needs no memory of this end, which those behind the missing ones of all peers may fill. */
+		/* The next segment in order is handed up without memory, which the early ones of all peers may fill. */
 		if (seq == p->expect && !(p->held && p->held->seq == seq)) {
 			run[nrun++] = in[i].seg;
 			continue;
