@@ -16,6 +16,7 @@
 #define REMARK_NS (2 * DIW_MS)       /* a mark is repeated after two round trips, and at least this */
 #define STALL_NS (200 * DIW_MS)      /* after eight round trips without progress, and at least this, the window is
 				      * closed */
+#define STILL_NS (10 * DIW_S)        /* without the report of a new mark a receiver is refused */
 #define NO_JOIN_NS (5 * DIW_S)
 #define GATHER_NS (30 * DIW_S)
 #define SETTLE_NS (300 * DIW_MS)     /* without --receivers: time from the first join to the start */
@@ -224,17 +225,18 @@ static void phase_begin(struct group_send *s, enum group_phase phase, uint64_t n
 	s->passes += phase == GROUP_SENDING;
 }
 
-/* The bytes that may leave at once. If no receiver is waited for, a window each 50 ms. */
+/* The bytes that may leave at once. If all receivers are behind, a window each 50 ms leaves whatever they report. */
 static uint64_t window_room(struct group_send *s, uint64_t now)
 {
 	uint64_t least = members_slowest(&s->members), out;
 
-	if (least == UINT64_MAX) {
+	if (members_all_behind(&s->members)) {
 		if (now - s->unwatched_at > 50 * DIW_MS) {
 			s->unwatched = s->sent;
 			s->unwatched_at = now;
 		}
-		least = s->unwatched;
+		if (least == UINT64_MAX || least < s->unwatched)
+			least = s->unwatched;
 	}
 	out = s->sent > least ? s->sent - least : 0;
 	return out < s->cwnd.window ? s->cwnd.window - out : 0;
@@ -354,6 +356,17 @@ static void end_pass(struct group_send *s, uint64_t now)
 	}
 }
 
+/* Without this, a receiver that sends messages but no reports of new marks could keep the sender for ever. */
+static void exclude_still(struct group_send *s, uint64_t now)
+{
+	for (uint32_t i = 0; i < s->members.n; i++) {
+		struct member *m = &s->members.m[i];
+
+		if (m->state == MEMBER_LIVE && now - m->progress_at > STILL_NS)
+			member_exclude(s, m, "it reports no progress");
+	}
+}
+
 static int group_send_step(struct group_send *s, bool *more, uint64_t now)
 {
 	uint64_t hash_ns = HASH_NS + 20 * s->out.size;
@@ -364,6 +377,7 @@ static int group_send_step(struct group_send *s, bool *more, uint64_t now)
 	if (s->phase == GROUP_GATHERING)
 		return group_gather(s, now);
 	members_expire(&s->members, s->marked, hash_ns, now);
+	exclude_still(s, now);
 	if (s->phase == GROUP_SENDING)
 		*more = group_send_some(s, now);
 	else

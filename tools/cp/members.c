@@ -90,9 +90,18 @@ uint32_t members_open(const struct members *t)
 	return members_in(t, MEMBER_LIVE) + members_in(t, MEMBER_HAVE);
 }
 
-static bool member_counts(const struct member *m)
+bool members_all_behind(const struct members *t)
 {
-	return m->state == MEMBER_LIVE && !m->behind;
+	for (uint32_t i = 0; i < t->n; i++)
+		if (t->m[i].state == MEMBER_LIVE && !t->m[i].behind)
+			return false;
+	return true;
+}
+
+/* A receiver that is behind delays none if all are. */
+static bool member_is_waited(const struct members *t, const struct member *m)
+{
+	return m->state == MEMBER_LIVE && (!m->behind || members_all_behind(t));
 }
 
 uint64_t members_slowest(const struct members *t)
@@ -100,7 +109,7 @@ uint64_t members_slowest(const struct members *t)
 	uint64_t least = UINT64_MAX;
 
 	for (uint32_t i = 0; i < t->n; i++)
-		if (member_counts(&t->m[i]) && t->m[i].at < least)
+		if (member_is_waited(t, &t->m[i]) && t->m[i].at < least)
 			least = t->m[i].at;
 	return least;
 }
@@ -110,7 +119,7 @@ const struct member *members_worst(const struct members *t)
 	const struct member *worst = NULL;
 
 	for (uint32_t i = 0; i < t->n; i++)
-		if (member_counts(&t->m[i]) && (!worst || t->m[i].loss > worst->loss))
+		if (member_is_waited(t, &t->m[i]) && (!worst || t->m[i].loss > worst->loss))
 			worst = &t->m[i];
 	return worst;
 }
@@ -148,7 +157,7 @@ void members_expire(struct members *t, uint64_t marked, uint64_t hash_ns, uint64
 				 "it has every byte, but no SHA-256 within %d s: see the messages of 'diw recv' there",
 				 (int)(hash_ns / DIW_S));
 		}
-		if (!member_counts(m) || m->at >= marked)
+		if (m->state != MEMBER_LIVE || m->at >= marked)
 			m->progress_at = now;
 		else if (now - m->progress_at > BEHIND_NS)
 			m->behind = true;

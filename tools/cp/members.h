@@ -31,8 +31,9 @@ struct member {
 	uint32_t answered;           /* pass of its latest answer, + 1 */
 	uint32_t passes;             /* number of its answers with gaps */
 	uint64_t heard_at, progress_at, fair_at, have_at, elapsed_ns;
-	                             /* fair_at: it lost half or less; have_at: it first said that it has every byte */
-	bool behind;                 /* it has delayed the others for too long, and is not waited for any more */
+	                             /* progress_at: it reported a mark, or had reported the latest one; fair_at: it
+				      * lost half or less; have_at: it first said that it has every byte */
+	bool behind;                 /* it delayed the others; it is waited for only when all are behind */
 	char why[XFER_TEXT_MAX + 1];
 };
 
@@ -50,9 +51,12 @@ double member_report(struct member *m, uint32_t mark, uint64_t sent, uint64_t go
 bool member_is_open(const struct member *m);         /* state LIVE or HAVE */
 uint32_t members_in(const struct members *t, enum member_state s);
 uint32_t members_open(const struct members *t);
-/* The progress of the slowest receiver that is waited for; UINT64_MAX: none is. */
+/* Whether no receiver in state LIVE is without the mark `behind`. */
+bool members_all_behind(const struct members *t);
+/* The progress of the slowest receiver that is waited for: in state LIVE and not behind, or all are behind. UINT64_MAX:
+ * none is. */
 uint64_t members_slowest(const struct members *t);
-/* The open receiver with the highest loss; NULL: none. */
+/* The receiver with the highest loss, of those waited for; NULL: none. */
 const struct member *members_worst(const struct members *t);
 /* The smallest socket buffer. */
 uint32_t members_rcvbuf(const struct members *t);

@@ -104,6 +104,15 @@ check "it was told" matches "$(< "$TMP/liar")" 'joined.*refused'
 check "each file is the same" all_have 2
 
 check "a receiver" receivers 1
+background "$TMP/liar" python3 "${SELF%/*}/group_liar.py" $GROUP 127.0.0.1 still
+LIAR=$PID
+expect 1 "cp to a receiver and one that reports no progress" timeout 30 "${CP[@]}" --receivers 2 --rate 600k
+check "one has it" holds '.done == 1 and ([.receivers[].state] | sort) == ["done", "refused"]'
+check "it says why" matches "$OUT" 'refused: it reports no progress'
+check "the liar ends" join "$LIAR" 10
+check "each file is the same" all_have 1
+
+check "a receiver" receivers 1
 background "$TMP/cp" "${CP[@]}" --receivers 17
 SENDER=$PID
 run "one host joins by 100 ports" python3 "${SELF%/*}/group_joiner.py" $GROUP 127.0.0.1 127.0.0.2

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-# group_liar.py GROUP DEVICE_ADDRESS: a hostile receiver of diw cp --group, written from docs/ud-profile.md and
+# group_liar.py GROUP DEVICE_ADDRESS [still]: a hostile receiver of diw cp --group, written from docs/ud-profile.md and
 # tools/cp/xfer.h alone. It joins, reports false values, requests everything at the end of each pass, and blocks that do
-# not exist; it never has the file. It ends when the sender says BYE or REFUSE, or after 60 s.
+# not exist; it never has the file. With "still" it repeats the report of a mark that was never sent, and no more. It
+# ends when the sender says BYE or REFUSE, or after 60 s.
 import random, socket, struct, sys, time, zlib
 
 QKEY, GROUP_PORT, MAGIC = 0x64697721, 4793, 0x44495758
 REFUSE, BYE, ANNOUNCE, JOIN, WELCOME, MARK, REPORT, WANT, KEPT = 2, 7, 8, 9, 10, 11, 12, 13, 14
-group, own = sys.argv[1:]
+group, own = sys.argv[1:3]
+still = sys.argv[3:] == ['still']
 
 hear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 hear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -89,7 +91,10 @@ def next_mark():
         found = m
 
 
-while time.monotonic() < end:
+while still and time.monotonic() < end and not refused():
+    say(sender, REPORT, ident, struct.pack('>QQII', token, 0, 1 << 31, 0))
+    time.sleep(0.1)
+while not still and time.monotonic() < end:
     kind, which, flags, body = next_mark()
     if kind == BYE:
         refused()
