@@ -326,6 +326,8 @@ static inline uint32_t diw_ddp_mulpdu(const struct diw_ddp *d, const struct diw_
 }
 /* Datagrams: segments that the link has taken; octets of its receive buffer. */
 static inline uint32_t diw_ddp_taken(const struct diw_ddp *d) { return d->link->taken; }
+/* Reliable datagrams: looks at an acknowledgement that waits for the next poll. */
+static inline void diw_ddp_take_acks(struct diw_ddp *d) { d->link->ops->take_acks(d->link); }
 static inline uint32_t diw_ddp_rcvbuf(const struct diw_ddp *d) { return d->link->dgram->rcvbuf; }
 static inline bool diw_ddp_is_dgram(const struct diw_ddp *d) { return d->dg; }
 static inline uint64_t diw_ddp_record_timeout(const struct diw_ddp *d) { return d->cfg.record_timeout; }

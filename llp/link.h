@@ -149,7 +149,8 @@ struct diw_link_ops {
 	bool (*staged)(const struct diw_link *l);
 	/* Datagrams: drops the staged segments. NULL on other links. */
 	void (*discard)(struct diw_link *l);
-	/* Receives at most BUDGET bursts and hands their segments up. Returns the number of bursts. */
+	/* Receives at most BUDGET bursts and hands their segments up. Returns the number of bursts; 1 also if it has
+	 * looked at an acknowledgement that had waited. */
 	int (*poll)(struct diw_link *l, int budget, uint64_t now);
 	uint64_t (*deadline)(struct diw_link *l);
 	/* The largest segment (header and payload) to DST: RFC 5041's MULPDU. */
@@ -164,6 +165,9 @@ struct diw_link_ops {
 	 * segment of SRC that was not taken, and all behind it, are refused with FAULT, which is not 0. NULL on other
 	 * links. */
 	void (*refuse)(struct diw_link *l, const struct diw_addr *src, uint16_t fault);
+	/* Reliable datagrams, called within up->rx: looks at the acknowledgement that waits for the next poll. NULL on
+	 * other links. */
+	void (*take_acks)(struct diw_link *l);
 	/* Reliable datagrams: describes up to MAX peers and returns how many; *ALL is the number of peers. NULL on
 	 * other links. */
 	uint32_t (*peers)(const struct diw_link *l, struct diw_stat_peer *row, uint32_t max, uint32_t *all);

@@ -44,7 +44,7 @@ static bool peer_is_silent(const struct rd *rd, const struct rd_peer *p, uint64_
 static bool peer_is_idle(const struct rd *rd, const struct rd_peer *p, uint64_t now)
 {
 	return !p->first && !(p->queued_in & ~(1u << RD_STALLED)) && !p->timer_at && p->ack_at == DIW_NEVER &&
-	       p->phase != RD_PEER_OPENING && peer_is_silent(rd, p, now);
+	       p != rd->acker && p->phase != RD_PEER_OPENING && peer_is_silent(rd, p, now);
 }
 
 /* Forgets the idle peers of the next COUNT buckets. */
@@ -194,6 +194,36 @@ static void rx_batch_flush(struct rd *rd, struct rx_batch *b, uint64_t now)
 	b->n = 0;
 }
 
+/* False: none waits. */
+static bool ack_take(struct rd *rd)
+{
+	struct rd_peer *p = rd->acker;
+
+	rd->acker = NULL;
+	if (p)
+		diw_rd_tx_acked(rd, p, &rd->ack, NULL, 0, rd->ack_rtt, rd->ack_at);
+	return p;
+}
+
+/* Whether the acknowledgement that comes with a segment tells something. That of a peer to which nothing is under way
+ * repeats what is known. */
+static bool ack_is_news(const struct rd_peer *p, const struct diw_rd_hdr *h)
+{
+	return p->first || !p->answered || h->ack + h->window != p->edge;
+}
+
+/* The acknowledgement that comes with a segment waits for the next poll, so that the segment goes up first. A newer one
+ * of the same peer takes its place. */
+static void ack_keep(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now)
+{
+	if (rd->acker && (rd->acker != p || diw_serial_after(rd->ack.ack, h->ack)))
+		ack_take(rd);
+	rd->acker = p;
+	rd->ack = *h;
+	rd->ack_at = now;
+	rd->ack_rtt = diw_rd_tx_rtt(rd, p, h, now);
+}
+
 /* Handles DATA or ACK. LEN: octets of header and announcement. */
 static void rd_rx_flow(struct rd *rd, struct rx_batch *b, const struct diw_addr *src, const struct diw_rd_hdr *h,
 		       uint32_t len, const struct diw_link_rxseg *seg, uint64_t now)
@@ -209,8 +239,10 @@ static void rd_rx_flow(struct rd *rd, struct rx_batch *b, const struct diw_addr 
 		p->ack_now = true;
 	if (h->kind == DIW_RD_REFUSE)
 		diw_rd_tx_rejected(rd, p, h, now);
-	else if (h->flags & DIW_RD_ACKS)
-		diw_rd_tx_acked(rd, p, h, seg->data + len, h->kind == DIW_RD_ACK ? (seg->len - len) / 4 : 0, now);
+	else if (h->flags & DIW_RD_ACKS && h->kind == DIW_RD_ACK)
+		diw_rd_tx_acked(rd, p, h, seg->data + len, (seg->len - len) / 4, diw_rd_tx_rtt(rd, p, h, now), now);
+	else if (h->flags & DIW_RD_ACKS && ack_is_news(p, h))
+		ack_keep(rd, p, h, now);
 	if (h->kind == DIW_RD_DATA || (h->flags & DIW_RD_ASK)) {
 		p->echo = h->time;
 		p->echoes = true;
@@ -239,6 +271,8 @@ static int rd_rx_from(void *ctx, const struct diw_addr *src, const struct diw_li
 		struct diw_rd_hdr h;
 		uint32_t len = diw_rd_hdr_decode(&h, segs[i].data, segs[i].len);
 
+		if (len && h.kind != DIW_RD_DATA)
+			ack_take(rd);
 		if (!len || segs[i].group)
 			rd->l.c->rd_malformed++;
 		else if (h.kind == DIW_RD_OPEN)
@@ -300,6 +334,7 @@ static int rd_flush(struct diw_link *l, uint64_t now)
 	if (rc || !rd->blocked)
 		return rc;
 	rd->blocked = false;
+	ack_take(rd);
 	rd_run(rd, now);
 	rc = rd->lower->ops->flush(rd->lower, now);
 	return rd->blocked ? -EAGAIN : rc;
@@ -315,6 +350,7 @@ static bool rd_staged(const struct diw_link *l)
 static int rd_poll(struct diw_link *l, int budget, uint64_t now)
 {
 	struct rd *rd = rd_of(l);
+	bool acked = ack_take(rd);
 	int n = rd->lower->ops->poll(rd->lower, budget, now);
 
 	rd->drained = n < budget;
@@ -326,15 +362,18 @@ static int rd_poll(struct diw_link *l, int budget, uint64_t now)
 	}
 	if (rd->flush)
 		rd->flush = rd->lower->ops->flush(rd->lower, now) != 0;
-	return n;
+	return n || !acked ? n : 1;
 }
 
 static uint64_t rd_deadline(struct diw_link *l)
 {
 	struct rd *rd = rd_of(l);
 
-	return diw_min64(diw_min64(diw_min64(diw_rd_timer_due(rd), rd->offer_at), rd->sweep_at),
-			 rd->lower->ops->deadline(rd->lower));
+	uint64_t t = diw_min64(diw_min64(diw_rd_timer_due(rd), rd->offer_at), rd->sweep_at);
+
+	if (rd->acker)
+		t = diw_min64(t, rd->ack_at + rd->cfg.ack_ns);
+	return diw_min64(t, rd->lower->ops->deadline(rd->lower));
 }
 
 static uint32_t rd_mulpdu(struct diw_link *l, const struct diw_addr *dst)
@@ -358,6 +397,11 @@ static void rd_refuse(struct diw_link *l, const struct diw_addr *src, uint16_t f
 
 	p->refused = fault;
 	l->c->rd_refused++;
+}
+
+static void rd_take_acks(struct diw_link *l)
+{
+	ack_take(rd_of(l));
 }
 
 static uint32_t rd_peers(const struct diw_link *l, struct diw_stat_peer *row, uint32_t max, uint32_t *all)
@@ -409,6 +453,7 @@ static void rd_carve(struct rd *rd, size_t small, size_t large, size_t held)
 	diw_pool_init(&rd->small, &rd->arena, small, c->slots);
 	diw_pool_init(&rd->large, &rd->arena, large, c->slots);
 	diw_pool_init(&rd->held, &rd->arena, held, c->held);
+	rd->acker = NULL;
 	memset(rd->queue, 0, sizeof rd->queue);
 	memset(rd->senders, 0, sizeof rd->senders);
 	rd->timers = rd->queued = rd->unpushed = rd->offers = 0;
@@ -453,7 +498,8 @@ static void rd_discard(struct diw_link *l)
 static const struct diw_link_ops rd_ops = {
 	.send = rd_send, .flush = rd_flush, .staged = rd_staged, .discard = rd_discard, .poll = rd_poll,
 	.deadline = rd_deadline, .mulpdu = rd_mulpdu,
-	.fds = rd_fds, .refuse = rd_refuse, .peers = rd_peers, .renewed = rd_renewed, .close = rd_close,
+	.fds = rd_fds, .refuse = rd_refuse, .take_acks = rd_take_acks, .peers = rd_peers, .renewed = rd_renewed,
+	.close = rd_close,
 };
 
 int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *cfg, const struct diw_link_up *up,

@@ -157,6 +157,9 @@ struct rd {
 	uint32_t unpushed;           /* octets of segments that wait for flush; each counts SEGMENT_COST more */
 	uint32_t offers;             /* stalled peers that are still to be offered in this turn */
 	uint64_t offer_at;           /* when the turn goes on; DIW_NEVER: there is no turn */
+	struct rd_peer *acker;       /* its acknowledgement waits for the next poll; or NULL */
+	struct diw_rd_hdr ack;       /* of the segment with which it came, at ack_at */
+	uint64_t ack_at, ack_rtt;
 	bool drained;                /* the last poll has emptied the socket */
 	bool peers_wanted;           /* send found no place in the table of peers */
 	bool blocked;                /* the link below took fewer segments than it was given */
@@ -202,8 +205,11 @@ struct rd_peer *diw_rd_peer_of(struct rd *rd, const struct diw_addr *src, const 
 /* ---- rd_tx.c ---- */
 int diw_rd_tx_take(struct rd *rd, struct rd_peer *p, const struct diw_link_seg *g);  /* 0, or -EAGAIN: no room */
 void diw_rd_tx_push(struct rd *rd, struct rd_peer *p, uint64_t now);
+/* The round trip that the echo in H shows, at least 1 us; 0: there is none, or it is not of this end. */
+uint64_t diw_rd_tx_rtt(const struct rd *rd, const struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now);
+/* Handles the acknowledgement in H, which came at NOW with a MAP of so many words and showed the round trip RTT. */
 void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, const uint8_t *map, uint32_t words,
-		 uint64_t now);
+		     uint64_t rtt, uint64_t now);
 void diw_rd_tx_timer(struct rd *rd, struct rd_peer *p, uint64_t now);
 /* Handles a REFUSE. */
 void diw_rd_tx_rejected(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now);

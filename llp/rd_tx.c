@@ -269,23 +269,25 @@ static uint64_t echo_age(uint64_t now, uint32_t echo)
 	return (uint64_t)(uint32_t)(rd_us(now) - echo) * DIW_US;
 }
 
-/* The round trip that the echo shows, at least 1 us; 0: the echo is not of this end. A round trip that would be the
- * smallest one is measured again: NOW is from before the datagram was received, and the caller may have got no
- * processor since. */
-static uint64_t rtt_measure(const struct rd *rd, const struct rd_peer *p, uint32_t echo, uint64_t now)
+/* A round trip that would be the smallest one is measured again: NOW is from before the datagram was received, and the
+ * caller may have got no processor since. */
+uint64_t diw_rd_tx_rtt(const struct rd *rd, const struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now)
 {
-	uint64_t rtt = echo_age(now, echo);
+	uint64_t rtt;
 
+	if (!(h->flags & DIW_RD_ECHOES))
+		return 0;
+	rtt = echo_age(now, h->echo);
 	if (rd->cfg.clock && (rtt < diw_rd_cc_rtt_min(&p->cc) || rtt > rd->cfg.dead_ns))
-		rtt = echo_age(rd->cfg.clock(rd->cfg.clock_ctx), echo);
+		rtt = echo_age(rd->cfg.clock(rd->cfg.clock_ctx), h->echo);
 	return rtt > rd->cfg.dead_ns ? 0 : diw_max64(rtt, DIW_US);
 }
 
 void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, const uint8_t *map, uint32_t words,
-		 uint64_t now)
+		     uint64_t rtt, uint64_t now)
 {
 	uint32_t sent_end = p->unsent ? p->unsent->seq : p->next_seq, n = 0, queued = p->queued;
-	uint64_t latest = 0, rtt = 0;
+	uint64_t latest = 0;
 	struct acked_run run = { 0 };
 
 	if (p->phase != RD_PEER_OPEN || diw_serial_after(h->ack, sent_end)) {
@@ -296,8 +298,6 @@ void diw_rd_tx_acked(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *
 		return;
 	p->answered = true;
 	p->edge = h->ack + h->window;
-	if (h->flags & DIW_RD_ECHOES)
-		rtt = rtt_measure(rd, p, h->echo, now);
 	if (rtt) {
 		latest = now - rtt;
 		if (latest > p->reached)
@@ -352,7 +352,7 @@ void diw_rd_tx_rejected(struct rd *rd, struct rd_peer *p, const struct diw_rd_hd
 		return;
 	}
 	ack.window = 0;
-	diw_rd_tx_acked(rd, p, &ack, NULL, 0, now);
+	diw_rd_tx_acked(rd, p, &ack, NULL, 0, diw_rd_tx_rtt(rd, p, h, now), now);
 	rd->l.c->rd_rejected++;
 	if (rd->l.up->rejected)
 		rd->l.up->rejected(rd->l.up_ctx, p->first->number, h->window);

@@ -30,15 +30,25 @@ static uint16_t read_get(struct diw_rdmap *r, const struct diw_ddp_seg *seg, str
 								       q.to, q.length, &from));
 }
 
+/* Whether the asker D, or a new one if D has no answers, has no place for a request. */
+static bool asker_is_full(const struct diw_rdmap_rd *rd, const struct rd_dest *d)
+{
+	return d && d->nanswers ? d->nanswers == RD_ASKED : rd->askers == rd->askers_max;
+}
+
 /* The destination of a new request of ADDR, or NULL. The link may forget a peer that waits long for an answer, so the
  * link's bound on peers does not bound the askers. */
-static struct rd_dest *asker_get(struct diw_rdmap_rd *rd, const struct diw_addr *addr)
+static struct rd_dest *asker_get(struct diw_rdmap *r, const struct diw_addr *addr)
 {
-	struct rd_dest *d = diw_rdmap_rd_dest(rd, addr);
+	struct rd_dest *d = diw_rdmap_rd_dest(r->rd, addr);
 
-	if (d && d->nanswers)
-		return d->nanswers < RD_ASKED ? d : NULL;
-	return rd->askers < rd->askers_max ? diw_rdmap_rd_dest_get(rd, addr) : NULL;
+	if (asker_is_full(r->rd, d)) {          /* the request may have come with the acknowledgement of answers */
+		diw_ddp_take_acks(&r->ddp);
+		d = diw_rdmap_rd_dest(r->rd, addr);
+		if (asker_is_full(r->rd, d))
+			return NULL;
+	}
+	return d && d->nanswers ? d : diw_rdmap_rd_dest_get(r->rd, addr);
 }
 
 uint16_t diw_rdmap_rd_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
@@ -51,7 +61,7 @@ uint16_t diw_rdmap_rd_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 
 	if (fault)
 		return fault;
-	d = asker_get(r->rd, seg->src);
+	d = asker_get(r, seg->src);
 	if (!d)
 		return DIW_FAULT_READ_LIMIT;
 	a = diw_pool_get(&r->rd->answers);      /* RD_ASKED of each asker: never NULL */

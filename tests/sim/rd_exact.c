@@ -70,8 +70,36 @@ START_TEST(carried_acknowledgement)
 		rda_run(DIW_US);
 	rda_send(1, 0, 100);
 	l = rda_net.node[1].l;
+	l->ops->poll(l, 1, rda_net.now);
 	l->ops->flush(l, rda_net.now);
 	ck_assert_uint_gt(l->ops->deadline(l), rda_net.now + rda_cfg().ack_ns);
+	rdn_free(&rda_net);
+}
+END_TEST
+
+/* A segment goes up before the acknowledgement that it carries is looked at. The next poll does that. The link sleeps
+ * no longer than it delays its own acknowledgements. */
+START_TEST(segment_before_its_acknowledgement)
+{
+	struct diw_link *l;
+
+	rda_begin(2);
+	rda_send(0, 1, 100);
+	rda_run(DIW_S);
+	rda_net.service = 10 * DIW_US;
+	for (uint32_t i = 1; i < 4; i++) {
+		rda_send(0, 1, 100);
+		while (rda_app[1].from[0].came < i + 1)
+			rda_run(DIW_US);
+		rda_send(1, 0, 100);
+		while (rda_app[0].from[1].came < i)
+			rda_run(DIW_US);
+		l = rda_net.node[0].l;
+		ck_assert_uint_eq(rda_flow(0, 1)->acked, i);
+		ck_assert_uint_le(l->ops->deadline(l), rda_net.now + rda_cfg().ack_ns);
+		rda_run(rda_cfg().ack_ns);
+		ck_assert_uint_eq(rda_flow(0, 1)->acked, i + 1);
+	}
 	rdn_free(&rda_net);
 }
 END_TEST
@@ -518,6 +546,7 @@ Suite *suite_rd(void)
 	tcase_add_test(tc, calm);
 	tcase_add_test(tc, bursts);
 	tcase_add_test(tc, carried_acknowledgement);
+	tcase_add_test(tc, segment_before_its_acknowledgement);
 	tcase_add_test(tc, paced_behind_full_socket);
 	tcase_add_test(tc, turns_share_bursts);
 	tcase_add_test(tc, tail_loss);

@@ -29,8 +29,10 @@ static void full_refuse(struct diw_link *l, const struct diw_addr *src, uint16_t
 	(void)l, (void)src, (void)fault;
 	refusals++;
 }
+static void full_take_acks(struct diw_link *l) { (void)l; }
 
-static const struct diw_link_ops full_ops = { .send = full_send, .mulpdu = full_mulpdu, .refuse = full_refuse };
+static const struct diw_link_ops full_ops = { .send = full_send, .mulpdu = full_mulpdu, .refuse = full_refuse,
+	.take_acks = full_take_acks };
 
 static struct diw_counters counters;
 static struct diw_stag_table stags;

@@ -98,8 +98,10 @@ static void fuzz_refuse(struct diw_link *l, const struct diw_addr *src, uint16_t
 	ck_assert_uint_ne(fault, 0);
 	f.refused[peer_of(src)] = true;
 }
+static void fuzz_take_acks(struct diw_link *l) { (void)l; }
 
-static const struct diw_link_ops link_ops = { .send = fuzz_send, .mulpdu = fuzz_mulpdu, .refuse = fuzz_refuse };
+static const struct diw_link_ops link_ops = { .send = fuzz_send, .mulpdu = fuzz_mulpdu, .refuse = fuzz_refuse,
+	.take_acks = fuzz_take_acks };
 
 /* ---- The verbs above ---- */
 
