@@ -200,7 +200,6 @@ int diw_glue_port_rma(struct glue_op *op, uint64_t off, uint32_t len, const stru
 	return rc;
 }
 
-/* Posts receives for free buffers, as many as the batch has. */
 struct port_recvs {
 	struct diw_recv_wr wr[PORT_BATCH];
 	struct diw_sge sge[PORT_BATCH];
@@ -217,28 +216,25 @@ static void recvs_add(struct glue_ep *ep, struct port_recvs *r, struct glue_buf 
 	r->n++;
 }
 
-static void recvs_post(struct glue_ep *ep, struct port_recvs *r)
+/* Posts a batch of the missing receives, as far as there are buffers. False: none was posted. */
+static bool recvs_post(struct glue_ep *ep)
 {
 	const struct diw_recv_wr *bad = NULL;
+	struct port_recvs r;
+	struct glue_buf *b;
 
-	if (r->n && ep->port->ops->post_recv(ep, r->wr, &bad) < 0)
-		for (; bad; bad = bad->next) {
-			diw_glue_buf_put((struct glue_buf *)(uintptr_t)(bad->wr_id & ~(uint64_t)PORT_WR_MASK));
-			ep->missing++;
-		}
-	r->n = 0;
-}
-
-static void recvs_refill(struct glue_ep *ep, struct port_recvs *r)
-{
-	while (ep->missing && r->n < PORT_BATCH) {
-		struct glue_buf *b = diw_glue_buf_get(&ep->rx);
-
-		if (!b)
-			return;
-		recvs_add(ep, r, b);
-		ep->missing--;
+	for (r.n = 0; r.n < ep->missing && r.n < PORT_BATCH && (b = diw_glue_buf_get(&ep->rx));)
+		recvs_add(ep, &r, b);
+	if (r.n == 0)
+		return false;
+	ep->missing -= r.n;
+	if (ep->port->ops->post_recv(ep, r.wr, &bad) == 0)
+		return true;
+	for (; bad; bad = bad->next) {
+		diw_glue_buf_put((struct glue_buf *)(uintptr_t)(bad->wr_id & ~(uint64_t)PORT_WR_MASK));
+		ep->missing++;
 	}
+	return false;
 }
 
 /* libfabric's error for the status of a completion. */
@@ -282,7 +278,7 @@ static void port_done(struct glue_ep *ep, uint32_t id, struct glue_peer *to, con
 		port_peer_gone(ep, to, wc);
 }
 
-static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct port_recvs *r)
+static void port_complete(struct glue_ep *ep, const struct diw_wc *wc)
 {
 	void *of = (void *)(uintptr_t)(wc->wr_id & ~(uint64_t)PORT_WR_MASK);
 	struct glue_buf *b = of;
@@ -301,11 +297,10 @@ static void port_complete(struct glue_ep *ep, const struct diw_wc *wc, struct po
 	case PORT_WR_RX:
 		if (wc->status == DIW_WC_SUCCESS && wc->opcode == DIW_WC_RECV_WRITE_IMM)
 			ep->port->ops->written(ep, wc);
-		if (wc->status == DIW_WC_SUCCESS && wc->opcode == DIW_WC_RECV &&
-		    diw_glue_received(ep, ep->port->ops->sender(ep, wc), b, wc->byte_len))
-			ep->missing++;
-		else
-			recvs_add(ep, r, b);
+		ep->missing++;
+		if (wc->status != DIW_WC_SUCCESS || wc->opcode != DIW_WC_RECV ||
+		    !diw_glue_received(ep, ep->port->ops->sender(ep, wc), b, wc->byte_len))
+			diw_glue_buf_put(b);
 		return;
 	case PORT_WR_TX:
 		b->to->requests--;
@@ -351,16 +346,14 @@ bool diw_glue_port_arm(struct glue_ep *ep)
 static int port_work(struct glue_ep *ep)
 {
 	struct diw_wc wc[PORT_BATCH];
-	struct port_recvs r;
 	int n;
 
 	/* Each message may need an operation. If there are too few, messages stay in the link. */
 	if (!ep->enabled || ep->domain->ops.cap - ep->domain->ops.used < 2 * PORT_BATCH)
 		return -1;
-	r.n = 0;
 	n = diw_cq_poll(ep->cq, wc, PORT_BATCH, 0);
 	for (int i = 0; i < n; i++) {
-		port_complete(ep, &wc[i], &r);
+		port_complete(ep, &wc[i]);
 		if (wc[i].nranges > 1)
 			diw_wc_release(&wc[i]);
 	}
@@ -372,8 +365,8 @@ static int port_work(struct glue_ep *ep)
 	diw_glue_hold_run(ep);
 	diw_glue_gone_run(ep);
 	port_resume(ep);
-	recvs_refill(ep, &r);
-	recvs_post(ep, &r);
+	if (n == 0 || ep->missing >= PORT_BATCH)        /* not before the program has the message */
+		recvs_post(ep);
 	return n;
 }
 
@@ -453,7 +446,6 @@ int diw_glue_port_open(struct glue_ep *ep)
 {
 	bool automatic = ep->domain->automatic;
 	bool waits = automatic || (ep->tx_cq && ep->tx_cq->epoll >= 0) || (ep->rx_cq && ep->rx_cq->epoll >= 0);
-	struct port_recvs r;
 	int rc = port_pools(ep);
 
 	counters_find(ep);
@@ -472,8 +464,8 @@ int diw_glue_port_open(struct glue_ep *ep)
 	if (rc < 0)
 		return rc;
 	ep->missing = GLUE_RQ;
-	for (r.n = 0; ep->missing; recvs_post(ep, &r))
-		recvs_refill(ep, &r);
+	while (recvs_post(ep))
+		;
 	return automatic && !diw_glue_port_arm(ep) ? -FI_EIO : 0;
 }
 
