@@ -37,6 +37,7 @@ struct rd_req {
 	struct rd_msg msg;           /* must be first */
 	bool asked;                  /* a Read or atomic that waits for its answer; it is in rd->asked */
 	bool probed;                 /* its peer has acknowledged it, and was probed since */
+	bool ended;                  /* it waits for the end of older requests to its destination */
 	struct diw_list ask;
 	uint64_t heard;              /* when it was sent, or its peer was last probed */
 	struct diw_rdmap_wr wr;      /* last member: its entries or inline data follow */

@@ -191,7 +191,7 @@ bool diw_rdmap_rd_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
 	req = diw_pool_get(&rd->reqs);
 	if (!req)
 		return false;
-	req->asked = false;
+	req->asked = req->ended = false;
 	req->wr = *wr;
 	diw_list_init(&req->msg.link);
 	if (diw_rdmap_is_local(wr)) {
@@ -217,10 +217,26 @@ bool diw_rdmap_rd_begin(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
 	return true;
 }
 
+static struct rd_req *req_of(struct diw_list *l)
+{
+	return diw_container(l, struct rd_req, msg.link);
+}
+
+/* Gives ended requests to D to the layer above, up to the first that has not ended. */
+static void dest_give_ended(struct diw_rdmap_rd *rd, struct rd_dest *d)
+{
+	struct diw_list *l;
+
+	while ((l = diw_list_first(&d->reqs)) && req_of(l)->ended) {
+		diw_list_del(l);
+		diw_list_add_tail(&rd->done, l);
+	}
+}
+
 static void req_end(struct diw_rdmap_rd *rd, struct rd_req *req)
 {
-	diw_list_del(&req->msg.link);
-	diw_list_add_tail(&rd->done, &req->msg.link);
+	req->ended = true;
+	dest_give_ended(rd, req->msg.dest);
 }
 
 void diw_rdmap_rd_settle(struct diw_rdmap_rd *rd, struct rd_msg *msg)
@@ -266,11 +282,6 @@ bool diw_rdmap_rd_rests(const struct diw_rdmap *r)
 	return diw_list_empty(&r->rd->ready) && diw_list_empty(&r->rd->done);
 }
 
-static struct rd_req *req_of(struct diw_list *l)
-{
-	return diw_container(l, struct rd_req, msg.link);
-}
-
 /* Nothing of REQ is under way any more. */
 static void req_recall(struct diw_rdmap_rd *rd, struct rd_req *req)
 {
@@ -285,26 +296,24 @@ static void req_recall(struct diw_rdmap_rd *rd, struct rd_req *req)
 static void dest_fail_until(struct diw_rdmap_rd *rd, struct rd_dest *d, struct rd_req *from, struct diw_list *end,
 			    uint8_t status, uint16_t fault)
 {
-	struct diw_list *l, *next;
-	bool last = false;
+	struct diw_list *l;
 
 	dest_rests(rd, d, RD_DEST_IDLE);
 	d->next = end == &d->reqs ? NULL : req_of(end);
 	d->tx.active = false;
 	for (l = end; l != &d->reqs; l = l->next)
 		req_recall(rd, req_of(l));
-	for (l = &from->msg.link; !last; l = next) {
+	for (l = &from->msg.link; l != end; l = l->next) {
 		struct rd_req *req = req_of(l);
 
-		next = l->next;
-		last = next == end;
 		req_recall(rd, req);
-		if (req->wr.status == DIW_RDMAP_OK) {
+		if (!req->ended && req->wr.status == DIW_RDMAP_OK) {
 			req->wr.status = status;
 			req->wr.fault = fault;
 		}
-		req_end(rd, req);
+		req->ended = true;
 	}
+	dest_give_ended(rd, d);
 	if (d->answer || d->next)
 		diw_rdmap_rd_dest_ready(rd, d);
 	dest_settle(rd, d);
@@ -396,7 +405,10 @@ static int dest_send(struct diw_rdmap *r, struct rd_dest *d, int64_t *budget, ui
 
 		if (!d->tx.active && diw_rdmap_rd_ask_waits(d, &req->wr))
 			return 0;
-		rc = asks ? diw_rdmap_rd_ask(r, d, req, now) : req_send(r, d, req, budget, now);
+		if (req->ended)                 /* it has failed before a request in front of it was refused */
+			rc = 0;
+		else
+			rc = asks ? diw_rdmap_rd_ask(r, d, req, now) : req_send(r, d, req, budget, now);
 		if (rc < 0)
 			return rc;
 		req->msg.left = true;
@@ -490,14 +502,9 @@ void diw_rdmap_rd_refused(void *ctx, uint32_t first, uint32_t n, int errnum)
  * (rdmap/rd_ask.c) may be behind the rejected segment, and the link refuses these next. */
 static void req_forget_probes(struct diw_rdmap_rd *rd, const struct rd_dest *d, const struct rd_req *req)
 {
-	struct diw_list *l, *next;
-
-	for (l = d->reqs.next; l != &req->msg.link; l = next) {
-		struct rd_msg *msg = diw_container(l, struct rd_msg, link);
-
-		next = l->next;
-		diw_rdmap_rd_unsent(rd, msg);
-		diw_rdmap_rd_settle(rd, msg);
+	for (struct diw_list *l = d->reqs.next; l != &req->msg.link; l = l->next) {
+		diw_rdmap_rd_unsent(rd, &req_of(l)->msg);
+		req_of(l)->ended |= !req_of(l)->asked;
 	}
 }
 

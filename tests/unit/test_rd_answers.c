@@ -99,8 +99,8 @@ START_TEST(a_refusal_in_front_of_a_probe)
 	ck_assert_int_eq(end_send(&a, &b, 64, 64, DIW_SEND_SIGNALED), 0);
 	KIT_UNTIL(end_counter(&a, "tx_segments") == 3);
 	ck_assert_int_eq(end_recv(&b, HALF + 4 * LEN, 8, 1), 0);
-	ck_assert_int_eq(next_of(&a).fault, DIW_FAULT_TOO_LONG);
 	ck_assert_str_eq(diw_wc_status_str(next_of(&a).status), diw_wc_status_str(DIW_WC_SUCCESS));
+	ck_assert_int_eq(next_of(&a).fault, DIW_FAULT_TOO_LONG);
 	kit_close_ends(&k, &a, &b);
 }
 END_TEST
@@ -116,6 +116,36 @@ START_TEST(an_answer_does_not_await_the_probe)
 	ck_assert_int_eq(memcmp(k.mem, k.mem + HALF, LEN), 0);
 	ck_assert_int_eq(end_recv(&b, HALF + 4 * LEN, 64, 1), 0);
 	ck_assert_str_eq(diw_wc_status_str(next_of(&a).status), diw_wc_status_str(DIW_WC_SUCCESS));
+	kit_close_ends(&k, &a, &b);
+}
+END_TEST
+
+/* Behind a Read that B answers slowly, B takes a Send at once, A refuses another one, and B refuses a third. */
+START_TEST(requests_complete_in_order)
+{
+	static const enum diw_wc_status status[] = { DIW_WC_SUCCESS, DIW_WC_LOC_PROT_ERR, DIW_WC_REM_OP_ERR };
+	const uint32_t stag[] = { 0, 1, 0 }, len[] = { 8, 8, 16 };
+
+	open_both("", 200000);
+	ck_assert_int_eq(end_recv(&b, HALF + 2 * LEN, 8, 1), 0);
+	ck_assert_int_eq(end_recv(&b, HALF + 2 * LEN, 8, 2), 0);
+	memset(k.mem, 0, LEN);
+	ck_assert_int_eq(end_read(&a, &b, 0, LEN), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		struct diw_sge sge = { k.mem + 2 * LEN, len[i], k.mr->stag + stag[i] };
+		struct diw_send_wr wr = { .wr_id = i, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND,
+					  .flags = DIW_SEND_SIGNALED, .dst.addr = b.addr };
+
+		ck_assert_int_eq(diw_post_send(a.qp, &wr, NULL), 0);
+	}
+	ck_assert_uint_eq(next_of(&a).opcode, DIW_WC_READ);
+	ck_assert_int_eq(memcmp(k.mem, k.mem + HALF, LEN), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		const struct diw_wc wc = next_of(&a);
+
+		ck_assert_uint_eq(wc.wr_id, i);
+		ck_assert_str_eq(diw_wc_status_str(wc.status), diw_wc_status_str(status[i]));
+	}
 	kit_close_ends(&k, &a, &b);
 }
 END_TEST
@@ -161,6 +191,7 @@ Suite *suite_rd_answers(void)
 	tcase_add_test(t, a_refusal_within_an_answer);
 	tcase_add_test(t, a_refusal_in_front_of_a_probe);
 	tcase_add_test(t, an_answer_does_not_await_the_probe);
+	tcase_add_test(t, requests_complete_in_order);
 	tcase_add_test(t, a_read_without_its_sink_is_a_local_fault);
 	tcase_set_timeout(t, 60);
 	suite_add_tcase(s, t);
