@@ -187,12 +187,24 @@ static void choose_progress(const struct diw_dev_attr *attr, struct diw_dev_info
 	info->progress_spins = asked == DIW_PROGRESS_SPIN;
 }
 
+static int dev_attr_check(const struct diw_dev_attr *a)
+{
+	if (a && (unsigned)a->progress > DIW_PROGRESS_SPIN)
+		return diw_fail(-EINVAL, "diw_dev_open: progress %d: not of enum diw_progress", (int)a->progress);
+	if (a && (unsigned)a->llp > DIW_LLP_URING)
+		return diw_fail(-EINVAL, "diw_dev_open: llp %d: not of enum diw_llp", (int)a->llp);
+	return 0;
+}
+
 int diw_dev_open(const char *name, const struct diw_dev_attr *attr, struct diw_dev **out)
 {
 	struct diw_dev_info info;
 	struct diw_dev *dev;
-	int rc = diw_iface_find(name, &info);
+	int rc = dev_attr_check(attr);
 
+	if (rc < 0)
+		return rc;
+	rc = diw_iface_find(name, &info);
 	if (rc < 0)
 		return diw_fail(rc, "diw_dev_open: \"%s\": no such interface", name ? name : "");
 	choose_progress(attr, &info);

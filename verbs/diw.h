@@ -136,7 +136,7 @@ struct diw_dev_attr {
 /* Fill at most MAX entries, in interface order with lo last; returns how many devices exist. */
 int diw_dev_list(struct diw_dev_info *list, int max);
 /* Open by name; NULL opens the first device that is up, has an address and is not lo, else diw_lo. ATTR may be NULL.
- * -ENODEV no such device, -ENOMEM, -EMFILE. */
+ * -ENODEV no such device, -EINVAL unknown progress or llp, -ENOMEM, -EMFILE. */
 int diw_dev_open(const char *name, const struct diw_dev_attr *attr, struct diw_dev **dev);
 /* Open the device whose interface the kernel's route to DST uses: lo for an address of this host. */
 int diw_dev_open_route(const struct diw_addr *dst, const struct diw_dev_attr *attr, struct diw_dev **dev);

@@ -55,6 +55,23 @@ SPOIL(rc_alone, x->type = DIW_QP_RC; x->impair = NULL)
 SPOIL(port_taken, x->dgram.local = a.addr)
 SPOIL(not_ours, diw_addr_parse("192.0.2.77", 0, &x->dgram.local))
 
+START_TEST(devices_that_cannot_be)
+{
+	static const struct diw_dev_attr invalid[] = {
+		{ .progress = DIW_PROGRESS_SPIN + 1 }, { .progress = -1 }, { .llp = DIW_LLP_URING + 1 }, { .llp = -1 },
+	};
+	struct diw_addr lo;
+	struct diw_dev *dev;
+
+	ck_assert_int_eq(diw_addr_parse("127.0.0.1", 0, &lo), 0);
+	for (size_t i = 0; i < sizeof invalid / sizeof *invalid; i++) {
+		ck_assert_int_eq(diw_dev_open("diw_lo", &invalid[i], &dev), -EINVAL);
+		ck_assert_int_eq(diw_dev_open_route(&lo, &invalid[i], &dev), -EINVAL);
+	}
+	ck_assert_int_eq(diw_dev_open("diw_none", NULL, &dev), -ENODEV);
+}
+END_TEST
+
 START_TEST(queue_pairs_that_cannot_be)
 {
 	void (*const invalid[])(struct diw_qp_attr *) = {
@@ -216,6 +233,7 @@ Suite *suite_misuse(void)
 	TCase *tc = tcase_create("misuse");
 
 	tcase_set_timeout(tc, 20);
+	tcase_add_test(tc, devices_that_cannot_be);
 	tcase_add_test(tc, queue_pairs_that_cannot_be);
 	tcase_add_test(tc, destinations_that_cannot_be);
 	tcase_add_test(tc, regions_that_cannot_be);
