@@ -430,7 +430,7 @@ struct diw_qp_attr {
 	.rc = { .rnr_timeout_ns = 5000000000 }, .weight = 1, \
 }
 /* UD, UC, RD: ready to send and receive at once. RC: takes receives, and sends when it is connected (diw_cm.h).
- * -EADDRINUSE, -EINVAL, -ENOMEM, -EMFILE. */
+ * -EADDRINUSE, -EADDRNOTAVAIL, -EINVAL, -ENOMEM, -EMFILE. */
 int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *attr, struct diw_qp **qp);
 /* Requests that were not executed vanish. Completions that are in a completion queue stay, without maps. RC: the stream
  * is reset. docs/concepts.md compares this call with diw_abort(), diw_qp_reset(), diw_leave() and diw_disconnect(). */
@@ -449,7 +449,7 @@ enum diw_qp_state {
 const char *diw_qp_state_str(int state);
 
 /* UC: requests go to PEER and segments of other sources are dropped, from now on. All state of the peer before it is
- * gone. LOCAL: the source address of a queue pair with any_addr; NULL: the address that the peer sends to. */
+ * gone. LOCAL: source address of a queue pair with any_addr; NULL: where PEER sends to. -EINVAL, -EAFNOSUPPORT. */
 int diw_qp_set_peer(struct diw_qp *qp, const struct diw_dest *peer, const struct diw_addr *local);
 int diw_qp_set_weight(struct diw_qp *qp, uint32_t weight);     /* 1 .. DIW_MAX_WEIGHT. -EINVAL */
 /* UD: receive also Sends and Write-Records to the multicast address GROUP and DIW_GROUP_PORT, if they reach the
@@ -482,9 +482,9 @@ struct diw_qp_info {
 };
 int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info);
 /* RD: when PEER was met, restarted, had forgotten this end or had given it up (CLOCK_MONOTONIC); and when it restarted
- * without having been given up before, or 0. -ENOENT: PEER is not known. */
+ * without having been given up before, or 0. -ENOENT: PEER is not known. -EOPNOTSUPP: not RD. */
 int diw_qp_peer(struct diw_qp *qp, const struct diw_addr *peer, uint64_t *renewed_ns, uint64_t *restarted_ns);
-/* Change the impairment; NULL or "" ends it. -EINVAL: ERR, which may be NULL, has a text that says why. */
+/* Change the impairment; NULL or "" ends it. -EINVAL: ERR, unless it is NULL, says why. -EOPNOTSUPP: RC. */
 int diw_qp_impair(struct diw_qp *qp, const char *spec, char *err, size_t errlen);
 
 /* Faults never tear a UD queue pair down: the newest 64 are kept here. An RC queue pair keeps 4, and the last one says
@@ -507,7 +507,7 @@ const char *diw_counter_name(int i);
 int diw_qp_counters(struct diw_qp *qp, uint64_t *values, int max);
 int diw_qp_count(struct diw_qp *qp, int i, uint64_t n);
 
-/* Records that are still open. */
+/* Records that are still open. -EINVAL: RC, which has none. */
 struct diw_record_info {
 	struct diw_addr src;
 	uint32_t msn, stag, msg_len, byte_len, nranges;
