@@ -116,8 +116,11 @@ bool diw_ddp_bind(struct diw_ddp *d, const struct diw_ddp_bind *b)
 
 	if (!w || !w->window || w->pd != d->user.pd || (b->type2 && !w->invalid))
 		return false;
+	if (!b->type2 && (int32_t)(b->turn - w->turn) < 0)      /* a bind that was posted later has ended it */
+		return true;
 	if (b->len == 0 && !b->type2) {
 		diw_stag_invalidate(d->stags, w);
+		w->turn = b->turn;
 		return true;
 	}
 	if (!mr || mr->window || !(mr->access & DIW_STAG_MW_BIND) || b->len == 0 ||
@@ -128,6 +131,7 @@ bool diw_ddp_bind(struct diw_ddp *d, const struct diw_ddp_bind *b)
 		return false;
 	diw_stag_invalidate(d->stags, w);
 	diw_stag_set_key(w, b->key);
+	w->turn = b->turn;
 	w->addr = mr->addr + off;
 	w->to = b->to;
 	w->len = b->len;

@@ -291,6 +291,7 @@ struct diw_ddp_bind {                /* a memory window: a part of a region */
 	uint32_t window, region;
 	uint64_t to, len;
 	unsigned access;
+	uint32_t turn;               /* type 1: how many binds of the window were posted, with this one */
 	uint8_t key;
 	bool type2;
 };

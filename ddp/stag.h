@@ -34,6 +34,7 @@ struct diw_stag {
 	const void *qp;              /* only this queue pair may use it; NULL: all of the protection domain */
 	bool invalid;                /* no access: a window that is not bound, or an invalidated STag */
 	bool window;
+	uint32_t turn;               /* of the bind that is in force, see struct diw_ddp_bind */
 	struct diw_stag *region;     /* the region of a bound window */
 	uint32_t windows;            /* windows bound to this region */
 	bool bound;                  /* bound to `peer`; port 0 = any port */

@@ -216,6 +216,8 @@ int diw_mr_dereg(struct diw_mr *pub)
 struct mw {
 	struct diw_mw pub;           /* must be first: the application's view */
 	struct diw_stag stag;
+	pthread_mutex_t post;        /* between posters of several queue pairs: pub.stag and `turn` */
+	uint32_t turn;               /* binds that were posted */
 };
 
 int diw_mw_alloc(struct diw_pd *pd, enum diw_mw_type type, struct diw_mw **out)
@@ -240,6 +242,7 @@ int diw_mw_alloc(struct diw_pd *pd, enum diw_mw_type type, struct diw_mw **out)
 		return diw_fail(rc, "diw_mw_alloc: no STag is left, or no memory");
 	}
 	mw->pub = (struct diw_mw){ .pd = pd, .type = type, .stag = mw->stag.stag };
+	pthread_mutex_init(&mw->post, NULL);
 	*out = &mw->pub;
 	return 0;
 }
@@ -255,6 +258,7 @@ int diw_mw_free(struct diw_mw *pub)
 		pub->pd->users--;
 		diw_engine_unlock(&dev->engine);
 	}
+	pthread_mutex_destroy(&mw->post);
 	free(mw);
 	return 0;
 }
@@ -262,12 +266,16 @@ int diw_mw_free(struct diw_mw *pub)
 /* The request names window and region by STag: both may have been freed when it is executed. */
 void diw_mw_post_bind(struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
 {
-	struct diw_mw *mw = wr->bind.mw;
-	bool type2 = mw->type == DIW_MW_TYPE_2;
-	uint8_t key = type2 ? wr->bind.key : (uint8_t)(mw->stag + 1);
+	struct mw *mw = diw_container(wr->bind.mw, struct mw, pub);
+	bool type2 = mw->pub.type == DIW_MW_TYPE_2;
+	uint8_t key;
 
-	mw->stag = (mw->stag & ~0xffu) | key;
-	w->bind.window = mw->stag;
+	pthread_mutex_lock(&mw->post);
+	key = type2 ? wr->bind.key : (uint8_t)(mw->pub.stag + 1);
+	mw->pub.stag = (mw->pub.stag & ~0xffu) | key;
+	w->bind.window = mw->pub.stag;
+	w->bind.turn = ++mw->turn;
+	pthread_mutex_unlock(&mw->post);
 	w->bind.region = wr->bind.mr ? wr->bind.mr->stag : 0;
 	w->bind.to = wr->bind.to;
 	w->bind.len = wr->bind.length;

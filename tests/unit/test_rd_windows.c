@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reliable datagrams: memory windows, and requests that end the use of an STag. */
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "base/fault.h"
@@ -145,6 +146,69 @@ START_TEST(a_refused_list_binds_nothing)
 }
 END_TEST
 
+static void post_bind(struct end *e, struct diw_mw *mw, uint32_t len)
+{
+	struct diw_send_wr bind = { .opcode = DIW_WR_BIND_MW, .flags = DIW_SEND_SIGNALED };
+
+	bind.bind.mw = mw;
+	bind.bind.mr = b_mr;
+	bind.bind.to = k.mr->to + HALF;
+	bind.bind.length = len;
+	bind.bind.access = DIW_ACCESS_REMOTE_WRITE;
+	ck_assert_int_eq(diw_post_send(e->qp, &bind, NULL), 0);
+}
+
+/* A's bind, and its end of a bind, are posted before B's bind and executed behind it. The window keeps B's STag. */
+START_TEST(the_last_posted_bind_is_in_force)
+{
+	struct diw_mw *mw;
+
+	ck_assert_int_eq(diw_mw_alloc(k.pd, DIW_MW_TYPE_1, &mw), 0);
+	ck_assert_int_eq(diw_qp_hold(a.qp, true), 0);
+	for (uint32_t i = 0; i < DEPTH / 2; i++)
+		post_bind(&a, mw, i % 2 ? LEN : 0);
+	post_bind(&b, mw, LEN);
+	is_sent(&b);
+	ck_assert_int_eq(diw_qp_hold(a.qp, false), 0);
+	for (uint32_t i = 0; i < DEPTH / 2; i++)
+		is_sent(&a);
+	write_to_b(mw->stag, k.mr->to + HALF);
+	is_sent(&a);
+	post_bind(&a, mw, 0);
+	is_sent(&a);
+	write_to_b(mw->stag, k.mr->to + HALF);
+	ends_with(&a, DIW_FAULT_STAG);
+	ck_assert_int_eq(diw_mw_free(mw), 0);
+}
+END_TEST
+
+#define BINDS 2000u
+
+static struct diw_mw *shared;
+
+static void *bind_often(void *end)
+{
+	for (uint32_t i = 0; i < BINDS; i++) {
+		post_bind(end, shared, LEN);
+		is_sent(end);
+	}
+	return NULL;
+}
+
+START_TEST(two_threads_bind_one_window)
+{
+	pthread_t t;
+
+	ck_assert_int_eq(diw_mw_alloc(k.pd, DIW_MW_TYPE_1, &shared), 0);
+	ck_assert_int_eq(pthread_create(&t, NULL, bind_often, &a), 0);
+	bind_often(&b);
+	ck_assert_int_eq(pthread_join(t, NULL), 0);
+	write_to_b(shared->stag, k.mr->to + HALF);
+	is_sent(&a);
+	ck_assert_int_eq(diw_mw_free(shared), 0);
+}
+END_TEST
+
 static void is_invalidated(uint32_t stag, bool solicited)
 {
 	const struct diw_wc wc = next_of(b.rcq);
@@ -269,6 +333,8 @@ Suite *suite_rd_windows(void)
 	tcase_add_test(t, a_window_is_written_to_until_it_is_invalidated);
 	tcase_add_test(t, a_send_invalidates);
 	tcase_add_loop_test(t, a_refused_list_binds_nothing, 0, 2);
+	tcase_add_test(t, the_last_posted_bind_is_in_force);
+	tcase_add_test(t, two_threads_bind_one_window);
 	tcase_add_test(t, a_send_that_may_not_invalidate_is_refused);
 	tcase_add_test(t, a_send_of_another_peer_does_not_invalidate);
 	tcase_add_test(t, a_window_is_of_the_peer_of_its_region);
