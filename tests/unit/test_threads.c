@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/unit/unit.h"
@@ -44,6 +45,59 @@ static struct diw_qp_info lock_and_unlock(struct end *e)
 }
 
 /* ---- Sharing work ---- */
+
+static pthread_barrier_t held;
+
+/* Has the device's lock until a post was left to it, and a while longer. */
+static void *hold_lock(void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&k.dev->engine.lock);
+	pthread_barrier_wait(&held);
+	do
+		sleep_ms(1);
+	while (!diw_engine_is_pending(&k.dev->engine));
+	sleep_ms(1);
+	diw_engine_unlock(&k.dev->engine);
+	return NULL;
+}
+
+/* Posts while another thread has the lock, and ends. */
+static void child_posts(const struct end *to, enum diw_progress progress)
+{
+	pthread_t t;
+
+	kit_open(&k, progress);
+	end_open(&a, &k, NULL, 64);
+	pthread_barrier_init(&held, NULL, 2);
+	pthread_create(&t, NULL, hold_lock, NULL);
+	pthread_detach(t);                      /* ThreadSanitizer takes another one for a leak */
+	pthread_barrier_wait(&held);
+	exit(end_send(&a, to, 0, 8, 0) ? 1 : 0);
+}
+
+/* A post that was left to the holder of the lock leaves before the process ends. */
+START_TEST(a_post_beside_the_end_of_a_process)
+{
+	struct end to;
+	struct diw_wc wc;
+	int status;
+	pid_t pid;
+
+	kit_open(&k, DIW_PROGRESS_INLINE);
+	end_open(&b, &k, NULL, 64);
+	ck_assert_int_eq(end_recv(&b, 0, 8, 1), 0);
+	to = b;
+	pid = fork();
+	if (pid == 0)
+		child_posts(&to, _i ? DIW_PROGRESS_THREAD : DIW_PROGRESS_INLINE);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	ck_assert_int_eq(diw_cq_poll(b.rcq, &wc, 1, DIW_S), 1);
+	end_close(&b);
+	kit_close(&k);
+}
+END_TEST
 
 /* Two posts find the lock held; the second then gets it. The first is not forgotten. */
 START_TEST(a_post_beside_another)
@@ -380,6 +434,7 @@ Suite *suite_threads(void)
 
 	tcase_set_timeout(tc, 30);
 	tcase_add_test(tc, a_post_beside_another);
+	tcase_add_loop_test(tc, a_post_beside_the_end_of_a_process, 0, 2);
 	tcase_add_test(tc, room_beside_another);
 	tcase_add_test(tc, a_turn_left_over_wakes_the_leader);
 	tcase_add_test(tc, a_destroyed_queue_pair_frees_its_port);

@@ -22,8 +22,8 @@
 /* The progress thread had to send: the program posts and does not poll behind it. For this time each post sends at
  * once, so such a program waits at most once in that time. */
 #define BURST_PAUSE_NS (5 * DIW_MS)
-/* At the end of the process: the longest wait for a thread that has the lock. */
-#define EXIT_WAIT_NS (10 * DIW_MS)
+/* At the end of the process: the longest wait for a thread that has the lock. A busy machine may have suspended it. */
+#define EXIT_WAIT_NS (200 * DIW_MS)
 
 static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct diw_list engines = { &engines, &engines };
@@ -128,22 +128,22 @@ void diw_flush_forked(void)
 	diw_list_init(&engines);
 }
 
+/* Posts may have been left to the thread that has the lock, and it may be about to send them. */
 static void engine_flush_at_exit(struct diw_engine *e)
 {
 	const struct timespec nap = { .tv_nsec = 100 * DIW_US };
 	uint64_t until = diw_clock_ns() + EXIT_WAIT_NS;
 
-	while (diw_engine_has_unflushed(e) && diw_clock_ns() < until) {
-		if (diw_engine_trylock(e)) {
-			diw_engine_flush(e);
-			diw_engine_unlock(e);
+	while (!diw_engine_trylock(e)) {
+		if (diw_clock_ns() >= until)
 			return;
-		}
 		nanosleep(&nap, NULL);
 	}
+	diw_engine_flush(e);
+	diw_engine_unlock(e);
 }
 
-/* exit(3), or the return of main(): sends what the last posts have left open. */
+/* exit(3), or the return of main(): sends what the last posts have left. */
 __attribute__((destructor)) static void flush_at_exit(void)
 {
 	struct diw_list *l;

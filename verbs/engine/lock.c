@@ -48,8 +48,7 @@ int diw_engine_open(struct diw_engine *e, bool threaded, bool spins)
 {
 	e->threaded = threaded;
 	e->spins = threaded && spins;
-	if (threaded)
-		diw_flush_enlist(e);
+	diw_flush_enlist(e);
 	e->epfd = epoll_create1(EPOLL_CLOEXEC);
 	e->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	e->thread_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
