@@ -432,7 +432,7 @@ struct diw_qp_attr {
 /* UD, UC, RD: ready to send and receive at once. RC: takes receives, and sends when it is connected (diw_cm.h).
  * -EADDRINUSE, -EADDRNOTAVAIL, -EINVAL, -ENOMEM, -EMFILE. */
 int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *attr, struct diw_qp **qp);
-/* Requests that were not executed vanish. Completions that are in a completion queue stay, without maps. RC: the stream
+/* Requests that were not executed, on RD not taken, vanish. Completions in a queue stay, without maps. RC: the stream
  * is reset. docs/concepts.md compares this call with diw_abort(), diw_qp_reset(), diw_leave() and diw_disconnect(). */
 int diw_qp_destroy(struct diw_qp *qp);
 
