@@ -124,24 +124,6 @@ static bool take_own(struct of_async *a, struct ibv_async_event *ev)
 
 /* ---- Events of the device ---- */
 
-static struct of_qp *find_qp(struct of_context *ctx, const struct diw_qp *diw)
-{
-	struct of_qp *qp = ctx->qps;
-
-	while (qp && qp->diw != diw)
-		qp = qp->next;
-	return qp;
-}
-
-static struct of_srq *find_srq(struct of_context *ctx, const struct diw_srq *diw)
-{
-	struct of_srq *srq = ctx->srqs;
-
-	while (srq && srq->diw != diw)
-		srq = srq->next;
-	return srq;
-}
-
 static bool is_access(uint16_t fault)
 {
 	switch (fault) {
@@ -176,24 +158,24 @@ static void error_event(struct of_qp *qp, struct ibv_async_event *ev)
 			ev->event_type = IBV_EVENT_QP_ACCESS_ERR;
 }
 
-/* Translates a device's event to verbs. False: its object has been destroyed. The lock is held. */
-static bool event_translate(struct of_context *ctx, const struct diw_event *d, struct ibv_async_event *ev)
+/* Translates a device's event to verbs. False: verbs do not have it. The lock is held. An object and its events vanish
+ * together, with the lock held, so the event's object exists. */
+static bool event_translate(const struct diw_event *d, struct ibv_async_event *ev)
 {
 	switch (d->type) {
 	case DIW_EVENT_QP_ERROR:
-		ev->element.qp = (struct ibv_qp *)find_qp(ctx, d->qp);
-		if (ev->element.qp)
-			error_event(of_qp(ev->element.qp), ev);
-		return ev->element.qp;
+		ev->element.qp = d->ctx;
+		error_event(d->ctx, ev);
+		return true;
 	case DIW_EVENT_LAST_WQE:
 	case DIW_EVENT_SQ_DRAINED:
-		ev->element.qp = (struct ibv_qp *)find_qp(ctx, d->qp);
+		ev->element.qp = d->ctx;
 		ev->event_type = d->type == DIW_EVENT_LAST_WQE ? IBV_EVENT_QP_LAST_WQE_REACHED : IBV_EVENT_SQ_DRAINED;
-		return ev->element.qp;
+		return true;
 	case DIW_EVENT_SRQ_LIMIT:
-		ev->element.srq = (struct ibv_srq *)find_srq(ctx, d->srq);
+		ev->element.srq = d->ctx;
 		ev->event_type = IBV_EVENT_SRQ_LIMIT_REACHED;
-		return ev->element.srq;
+		return true;
 	default:
 		return false;
 	}
@@ -209,7 +191,7 @@ static bool next(struct of_context *ctx, struct ibv_async_event *ev)
 	pthread_mutex_lock(&ctx->lock);
 	got = take_own(ctx->async, ev);
 	while (!got && diw_event_get(ctx->dev, &d, 0) == 0)
-		got = event_translate(ctx, &d, ev);
+		got = event_translate(&d, ev);
 	if (got && is_qp_event(ev->event_type))
 		of_qp(ev->element.qp)->events_taken++;
 	else if (got && is_srq_event(ev->event_type))

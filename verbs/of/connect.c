@@ -412,23 +412,29 @@ static bool rc_waits(const struct of_qp *qp)
 	       atomic_load(&qp->state) == IBV_QPS_RTS;
 }
 
-/* Gives up queue pairs that have waited too long. Returns whether another check is needed. */
-static bool connect_give_up(struct of_context *ctx, int64_t now)
+/* Gives up QP if it has waited too long. Returns whether another check is needed. */
+static bool rc_give_up(struct of_qp *qp, int64_t now)
 {
 	struct diw_qp_info info;
+
+	if (!rc_waits(qp) || diw_qp_query(qp->diw, &info) < 0 || info.state == DIW_QPS_ERROR)
+		return false;
+	if (info.sq_pending == 0 || patience(qp) == 0)
+		qp->waits_since = 0;
+	else if (qp->waits_since == 0)
+		qp->waits_since = now;
+	else if (now - qp->waits_since > patience(qp))
+		diw_leave(qp->diw);
+	return true;
+}
+
+static bool connect_give_up(struct of_context *ctx, int64_t now)
+{
 	bool again = false;
 
-	for (struct of_qp *qp = ctx->qps; qp; qp = qp->next) {
-		if (!rc_waits(qp) || diw_qp_query(qp->diw, &info) < 0 || info.state == DIW_QPS_ERROR)
-			continue;
-		again = true;
-		if (info.sq_pending == 0 || patience(qp) == 0)
-			qp->waits_since = 0;
-		else if (qp->waits_since == 0)
-			qp->waits_since = now;
-		else if (now - qp->waits_since > patience(qp))
-			diw_leave(qp->diw);
-	}
+	for (unsigned i = 0; i < OF_QP_BUCKETS; i++)
+		for (struct of_qp *qp = ctx->qps[i]; qp; qp = qp->next)
+			again |= rc_give_up(qp, now);
 	return again;
 }
 

@@ -197,7 +197,7 @@ int ibv_close_device(struct ibv_context *c)
 
 	/* Threads of the program may still use objects that it has not destroyed. These objects stay, and so does the
 	 * context. */
-	if (ctx->qps || ctx->srqs)
+	if (ctx->nqps || ctx->nsrqs)
 		return 0;
 	rc = diw_dev_close(ctx->dev);
 	if (rc == -EBUSY)

@@ -34,6 +34,7 @@
 #endif
 
 #define OF_MAX_GIDS DIW_MAX_DEV_ADDRS
+#define OF_QP_BUCKETS 4096u
 #define OF_GRH 40u
 #define OF_CONTAINER(ptr, type, member) ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
 
@@ -58,10 +59,12 @@ struct of_context {
 				      * that sleeps */
 	struct of_rc *rc;            /* RC connections without a connection manager (connect.c); NULL: no RC queue
 				      * pair */
-	struct of_qp *qps;           /* all queue pairs, linked by `next`; changed only with `names` held, too */
+	struct of_qp *qps[OF_QP_BUCKETS];    /* all queue pairs by number, linked by `next`; changed only with `names`
+				      * held, too */
 	pthread_mutex_t names;       /* the innermost lock: a thread that polls an extended queue may hold that queue's
 				      * lock */
-	struct of_srq *srqs;
+	unsigned nqps, nsrqs;
+	uint32_t last_srq;           /* number of the newest shared receive queue */
 	struct of_async *async;      /* async.c */
 	struct diw_loop loop;        /* receives the events of RC connections while `rc` is set */
 	struct diw_fork_guard guard; /* for all of these locks */
@@ -206,7 +209,6 @@ int of_addr_from_ah_attr(struct diw_addr *a, const struct ibv_ah_attr *attr, con
 struct of_srq {
 	struct ibv_srq srq;
 	struct diw_srq *diw;
-	struct of_srq *next;
 	uint32_t events_taken;       /* async.c */
 	uint32_t num, max_wr, max_sge, limit;
 };
@@ -334,8 +336,8 @@ void of_async(struct of_context *ctx, const struct ibv_async_event *ev);
 int of_async_open(struct of_context *ctx);
 void of_async_close(struct of_context *ctx);
 void of_async_watch(const struct of_qp *qp);   /* a new queue pair */
-/* Called before the object is destroyed, when it is not in ctx->qps or srqs any more. Drops its events, and waits until
- * those that were fetched are acknowledged. */
+/* Called before the object is destroyed, and its native object is no more. Drops its events, and waits until those that
+ * were fetched are acknowledged. */
 void of_async_forget_qp(struct of_context *ctx, struct of_qp *qp);
 void of_async_forget_srq(struct of_context *ctx, struct of_srq *srq);
 

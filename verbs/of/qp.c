@@ -14,6 +14,45 @@
 /* Hardware grants inline data even if none was asked for. rdma_xclient and others rely on that. */
 #define INLINE_MIN 64
 
+/* ---- The table of a context's queue pairs. Multiplication spreads the numbers (Knuth, volume 3, section 6.4) ---- */
+
+static struct of_qp **number_bucket(struct of_context *ctx, uint32_t num)
+{
+	return &ctx->qps[num * 2654435769u / (UINT32_MAX / OF_QP_BUCKETS + 1)];
+}
+
+static void number_add(struct of_context *ctx, struct of_qp *qp)
+{
+	struct of_qp **at = number_bucket(ctx, qp->qp.qp_num);
+
+	pthread_mutex_lock(&ctx->names);
+	qp->next = *at;
+	*at = qp;
+	ctx->nqps++;
+	pthread_mutex_unlock(&ctx->names);
+}
+
+static void number_del(struct of_context *ctx, struct of_qp *qp)
+{
+	struct of_qp **at = number_bucket(ctx, qp->qp.qp_num);
+
+	pthread_mutex_lock(&ctx->names);
+	while (*at != qp)
+		at = &(*at)->next;
+	*at = qp->next;
+	ctx->nqps--;
+	pthread_mutex_unlock(&ctx->names);
+}
+
+static struct of_qp *number_find(struct of_context *ctx, uint32_t num)
+{
+	struct of_qp *qp = *number_bucket(ctx, num);
+
+	while (qp && qp->qp.qp_num != num)
+		qp = qp->next;
+	return qp;
+}
+
 /* ---- Creation ---- */
 
 static int check_cap(const struct ibv_qp_cap *cap)
@@ -184,14 +223,10 @@ struct ibv_qp *of_create_qp_dv(struct ibv_context *c, struct ibv_qp_init_attr_ex
 	if (rc == 0) {
 		pthread_mutex_lock(&ctx->lock);
 		rc = create_numbered(qp, attr->pd, dv);
-		if (rc == 0) {
-			pthread_mutex_lock(&ctx->names);
-			qp->next = ctx->qps;
-			ctx->qps = qp;
-			pthread_mutex_unlock(&ctx->names);
-		} else {
+		if (rc == 0)
+			number_add(ctx, qp);
+		else
 			unused = of_rc_unused(ctx);
-		}
 		pthread_mutex_unlock(&ctx->lock);
 	}
 	if (rc) {
@@ -257,18 +292,14 @@ static void forget_completions(struct of_qp *qp)
 
 int ibv_destroy_qp(struct ibv_qp *ibqp)
 {
-	struct of_qp *qp = of_qp(ibqp), **p;
+	struct of_qp *qp = of_qp(ibqp);
 	struct of_context *ctx = qp->ctx;
 	struct of_rc *unused;
 
 	qp_leave(qp);
 	pthread_mutex_lock(&ctx->lock);
 	of_rc_unlisten(qp);
-	pthread_mutex_lock(&ctx->names);
-	for (p = &ctx->qps; *p != qp; p = &(*p)->next)
-		;
-	*p = qp->next;
-	pthread_mutex_unlock(&ctx->names);
+	number_del(ctx, qp);
 	/* After diw_qp_withdraw() no more completions come. The memory of these belongs to the queue pair. */
 	forget_completions(qp);
 	diw_qp_destroy(qp->diw);
@@ -501,15 +532,6 @@ int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_
 	return 0;
 }
 
-static struct of_qp *qp_find(struct of_context *ctx, uint32_t num)
-{
-	struct of_qp *qp = ctx->qps;
-
-	while (qp && qp->qp.qp_num != num)
-		qp = qp->next;
-	return qp;
-}
-
 /* DIWDV_QP_ERROR_ENDS. */
 static bool rd_has_ended(struct of_qp *qp)
 {
@@ -524,7 +546,7 @@ bool of_qp_failed(struct of_context *ctx, uint32_t num)
 	struct of_qp *qp;
 
 	pthread_mutex_lock(&ctx->names);
-	qp = qp_find(ctx, num);
+	qp = number_find(ctx, num);
 	if (qp && atomic_load(&qp->state) != IBV_QPS_ERR) {
 		if (qp->init.qp_type == IBV_QPT_RC) {
 			first = true;

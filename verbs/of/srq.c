@@ -44,10 +44,9 @@ static void free_srq(struct of_srq *srq)
 static void enlist(struct of_context *ctx, struct of_srq *srq)
 {
 	pthread_mutex_lock(&ctx->lock);
-	srq->num = ctx->srqs ? ctx->srqs->num + 1 : 1;
+	srq->num = ++ctx->last_srq;
 	srq->srq.handle = srq->num;
-	srq->next = ctx->srqs;
-	ctx->srqs = srq;
+	ctx->nsrqs++;
 	pthread_mutex_unlock(&ctx->lock);
 }
 
@@ -120,17 +119,16 @@ int of_get_srq_num(struct ibv_srq *srq, uint32_t *num)
 
 int ibv_destroy_srq(struct ibv_srq *ibsrq)
 {
-	struct of_srq *srq = (struct of_srq *)ibsrq, **p;
+	struct of_srq *srq = (struct of_srq *)ibsrq;
 	struct of_context *ctx = of_context(ibsrq->context);
-	int rc = -diw_srq_destroy(srq->diw);
+	int rc;
 
+	pthread_mutex_lock(&ctx->lock);
+	rc = -diw_srq_destroy(srq->diw);
+	ctx->nsrqs -= rc == 0;
+	pthread_mutex_unlock(&ctx->lock);
 	if (rc)
 		return of_result(rc);
-	pthread_mutex_lock(&ctx->lock);
-	for (p = &ctx->srqs; *p != srq; p = &(*p)->next)
-		;
-	*p = srq->next;
-	pthread_mutex_unlock(&ctx->lock);
 	of_async_forget_srq(ctx, srq);
 	of_pd_drop(ibsrq->pd);
 	free_srq(srq);

@@ -3,7 +3,7 @@
 # Queue pairs of libibverbs: states (of_qp.c), requests (of_wr.c), RC by ibv_modify_qp(3) (of_rc.c), address handles and
 # groups of UD (of_ud.c), LIDs (of_lid.c), queue pairs that are their own peer (of_self.c), no events from a queue pair
 # that is destroyed or reset (of_quiet.c), when a request is complete (of_placed.c), sends that the kernel refuses
-# (of_unsent.c), reliable datagrams (of_rd.c).
+# (of_unsent.c), reliable datagrams (of_rd.c), thousands of objects (of_many.c).
 . "${0%/*}/../lib.sh"
 [ -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || { skip "libibverbs-dev was not there when this was built"; end; }
 
@@ -14,7 +14,7 @@ program() {
 	rc=$?
 	[ $rc -eq 0 ] || { FAILED=$((FAILED + 1)); [ $rc -eq 1 ] || echo "not ok - $name ends (exit $rc)"; }
 }
-for name in of_qp of_wr of_rc of_self of_quiet of_placed of_rd; do
+for name in of_qp of_wr of_rc of_self of_quiet of_placed of_rd of_many; do
 	program $name
 done
 PERSONALITY=rnic program of_quiet
