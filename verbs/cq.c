@@ -88,6 +88,25 @@ int diw_cq_destroy(struct diw_cq *cq)
 	return 0;
 }
 
+int diw_cq_retire(struct diw_cq *cq, uint32_t *taken)
+{
+	int rc = diw_engine_lock(&cq->dev->engine);
+
+	if (rc < 0)
+		return rc;
+	if (cq->nqps) {
+		rc = -EBUSY;
+	} else {
+		*taken = cq->taken;
+		cq->nevents = 0;
+		diw_list_del(&cq->event);
+		if (cq->channel)
+			mark_dirty(cq->channel);
+	}
+	diw_engine_unlock(&cq->dev->engine);
+	return rc < 0 ? diw_fail(rc, "diw_cq_retire: a queue pair uses it") : 0;
+}
+
 /* There is room again: serves the queue pairs that waited for it, independent of their sockets. */
 static void feed_starved(struct diw_cq *cq, uint64_t now)
 {
@@ -296,6 +315,7 @@ static struct diw_cq *channel_take_event(struct diw_channel *ch)
 		return NULL;
 	cq = diw_container(l, struct diw_cq, event);
 	diw_list_del(l);
+	cq->taken++;
 	if (--cq->nevents)
 		diw_list_add_tail(&ch->events, l);
 	diw_engine_app_back(&ch->dev->engine);

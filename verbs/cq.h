@@ -33,6 +33,7 @@ struct diw_cq {
 	pthread_mutex_t take;
 	enum { DIW_CQ_IDLE, DIW_CQ_ARMED, DIW_CQ_ARMED_SOLICITED } armed;
 	uint32_t nevents;
+	uint32_t taken;              /* events that the channel has returned */
 	int nqps;
 	int waiters;
 };

@@ -21,6 +21,9 @@ extern "C" {
 /* As diw_cq_arm(), but a completion that is in the queue already raises no event: the caller polls once more before it
  * sleeps, as with libibverbs. */
 int diw_cq_arm_later(struct diw_cq *cq, bool solicited_only);
+/* The end of CQ's events: its channel returns no more of them. TAKEN: how many the channel has returned. -EBUSY while a
+ * queue pair uses CQ. diw_cq_destroy() follows, when these events are acknowledged. */
+int diw_cq_retire(struct diw_cq *cq, uint32_t *taken);
 /* All of the list or nothing. */
 int diw_post_send_all(struct diw_qp *qp, const struct diw_send_wr *wr);
 

@@ -18,9 +18,6 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 	}
 	ch->ch.context = c;
 	ch->ch.fd = diw_channel_fd(ch->diw);
-	pthread_mutex_init(&ch->lock, NULL);
-	ch->guard.locks[0] = &ch->lock;
-	diw_fork_guard_add(&ch->guard);
 	/* Blocking until the program changes that: the native channel's descriptor is non-blocking. */
 	fcntl(ch->ch.fd, F_SETFL, fcntl(ch->ch.fd, F_GETFL) & ~O_NONBLOCK);
 	return &ch->ch;
@@ -33,51 +30,27 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *ibv)
 
 	if (rc < 0)
 		return -rc;
-	diw_fork_guard_del(&ch->guard);
-	pthread_mutex_destroy(&ch->lock);
 	free(ch);
 	return 0;
 }
 
-/* The queue of an event, if it still exists, with the event counted. Busy queues move to the front of the search. */
-static struct of_cq *channel_take(struct of_channel *ch, const struct diw_cq *diw)
-{
-	struct of_cq **p, *cq;
-
-	pthread_mutex_lock(&ch->lock);
-	for (p = &ch->cqs; *p && (*p)->diw != diw; p = &(*p)->next)
-		;
-	cq = *p;
-	if (cq) {
-		*p = cq->next;
-		cq->next = ch->cqs;
-		ch->cqs = cq;
-		cq->comp_taken++;
-	}
-	pthread_mutex_unlock(&ch->lock);
-	return cq;
-}
-
+/* A queue that has an event which is not acknowledged is not destroyed. */
 static int get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void **ctx)
 {
 	struct of_channel *ch = (struct of_channel *)ibv;
 	bool nonblock = fcntl(ibv->fd, F_GETFL) & O_NONBLOCK;
-	struct of_cq *cq = NULL;
 	struct diw_cq *diw;
+	int rc;
 
-	while (!cq) {
-		int rc = diw_channel_get(ch->diw, &diw, nonblock ? 0 : -1);
-
-		if (rc == -EINTR && diw_call_restarts())
-			continue;
-		if (rc < 0) {
-			errno = -rc;
-			return -1;
-		}
-		cq = channel_take(ch, diw);
+	do
+		rc = diw_channel_get(ch->diw, &diw, nonblock ? 0 : -1);
+	while (rc == -EINTR && diw_call_restarts());
+	if (rc < 0) {
+		errno = -rc;
+		return -1;
 	}
-	*out = &cq->cq;
-	*ctx = cq->cq.cq_context;
+	*out = diw_cq_ctx(diw);
+	*ctx = (*out)->cq_context;
 	return 0;
 }
 
@@ -103,19 +76,8 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
 	pthread_mutex_unlock(&cq->mutex);
 }
 
-void of_channel_forget(struct of_channel *ch, struct of_cq *cq)
+void of_cq_await(struct of_cq *cq, uint32_t taken)
 {
-	struct of_cq **p;
-	uint32_t taken;
-
-	pthread_mutex_lock(&ch->lock);
-	for (p = &ch->cqs; *p != cq; p = &(*p)->next)
-		;
-	*p = cq->next;
-	ch->ch.refcnt--;
-	taken = cq->comp_taken;
-	pthread_mutex_unlock(&ch->lock);
-
 	pthread_mutex_lock(&cq->cq.mutex);
 	while ((int32_t)(taken - cq->cq.comp_events_completed) > 0)
 		pthread_cond_wait(&cq->cq.cond, &cq->cq.mutex);

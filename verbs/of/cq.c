@@ -172,13 +172,8 @@ static void init(struct of_cq *cq, struct ibv_context *c, void *ctx, struct ibv_
 	pthread_mutex_init(&cq->cq.mutex, NULL);
 	pthread_cond_init(&cq->cq.cond, NULL);
 	pthread_mutex_init(&cq->take, NULL);
-	if (cq->channel) {
-		pthread_mutex_lock(&cq->channel->lock);
-		cq->next = cq->channel->cqs;
-		cq->channel->cqs = cq;
-		ch->refcnt++;
-		pthread_mutex_unlock(&cq->channel->lock);
-	}
+	if (ch)
+		__atomic_fetch_add(&ch->refcnt, 1, __ATOMIC_RELAXED);
 }
 
 static struct of_cq *create(struct ibv_context *c, uint32_t cqe, void *ctx, struct ibv_comp_channel *ch,
@@ -193,8 +188,7 @@ static struct of_cq *create(struct ibv_context *c, uint32_t cqe, void *ctx, stru
 	cq = calloc(1, sizeof *cq);
 	if (!cq)
 		return of_null(ENOMEM);
-	cq->channel = (struct of_channel *)ch;
-	rc = diw_cq_create(of_context(c)->dev, cqe, ch ? cq->channel->diw : NULL, cq, &cq->diw);
+	rc = diw_cq_create(of_context(c)->dev, cqe, ch ? ((struct of_channel *)ch)->diw : NULL, cq, &cq->diw);
 	if (rc < 0) {
 		free(cq);
 		return of_null(-rc);
@@ -251,15 +245,16 @@ int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
 int ibv_destroy_cq(struct ibv_cq *ibv)
 {
 	struct of_cq *cq = (struct of_cq *)ibv;
-	struct of_channel *ch = cq->channel;
-	int rc;
+	uint32_t taken;
+	int rc = diw_cq_retire(cq->diw, &taken);
 
-	/* The call that may refuse is first: events are dropped only if the queue is certain to be destroyed. */
-	rc = diw_cq_destroy(cq->diw);
-	if (rc < 0)
+	if (rc == -EBUSY)
 		return of_result(-rc);
-	if (ch)
-		of_channel_forget(ch, cq);
+	if (rc == 0)                            /* not in a child after fork(2) */
+		of_cq_await(cq, taken);
+	diw_cq_destroy(cq->diw);
+	if (ibv->channel)
+		__atomic_fetch_sub(&ibv->channel->refcnt, 1, __ATOMIC_RELAXED);
 	pthread_mutex_destroy(&cq->take);
 	pthread_cond_destroy(&cq->cq.cond);
 	pthread_mutex_destroy(&cq->cq.mutex);

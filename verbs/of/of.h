@@ -148,16 +148,10 @@ int of_dealloc_mw(struct ibv_mw *mw);
 struct of_channel {
 	struct ibv_comp_channel ch;
 	struct diw_channel *diw;
-	pthread_mutex_t lock;
-	struct diw_fork_guard guard;
-	struct of_cq *cqs;
 };
 struct of_cq {
 	union { struct ibv_cq cq; struct ibv_cq_ex ex; };
 	struct diw_cq *diw;
-	struct of_cq *next;          /* in the channel's list */
-	uint32_t comp_taken;         /* events that ibv_get_cq_event() has returned; guarded by the channel's lock */
-	struct of_channel *channel;
 	_Atomic uint32_t empties;    /* consecutive polls that found nothing */
 	bool extended;
 	bool single;                 /* IBV_CREATE_CQ_ATTR_SINGLE_THREADED */
@@ -186,8 +180,8 @@ bool of_cq_empty(struct of_cq *cq);          /* call after a poll that found not
 void of_cq_ex_init(struct of_cq *cq);
 void of_cq_ex_forget(struct of_cq *cq, const struct diw_qp *qp);
 int of_cq_ex_take(struct of_cq *cq, struct diw_wc *wc, int n);
-/* Drops the queue's events, and waits until those that were fetched are acknowledged. */
-void of_channel_forget(struct of_channel *ch, struct of_cq *cq);
+/* Waits until TAKEN events of the queue are acknowledged. */
+void of_cq_await(struct of_cq *cq, uint32_t taken);
 
 /* ---- Address handles (ah.c) ---- */
 

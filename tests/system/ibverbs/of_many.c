@@ -11,6 +11,7 @@
 static struct ibv_context *dev;
 static struct ibv_pd *pd;
 static struct ibv_cq *cq;
+static struct ibv_comp_channel *channel;
 static void *object[16384];
 
 static void *new_srq(void)
@@ -23,6 +24,16 @@ static void *new_srq(void)
 static int end_srq(void *srq)
 {
 	return ibv_destroy_srq(srq);
+}
+
+static void *new_cq(void)
+{
+	return ibv_create_cq(dev, 1, NULL, channel, 0);
+}
+
+static int end_cq(void *p)
+{
+	return ibv_destroy_cq(p);
 }
 
 static void *new_qp(void)
@@ -85,9 +96,11 @@ int main(void)
 	dev = open_lo();
 	pd = ibv_alloc_pd(dev);
 	cq = ibv_create_cq(dev, 1, NULL, NULL, 0);
+	channel = ibv_create_comp_channel(dev);
 	orders("shared receive queues", 16384, new_srq, end_srq);
 	orders("queue pairs", 8192, new_qp, end_qp);
-	CHECK(ibv_destroy_cq(cq) == 0 && ibv_dealloc_pd(pd) == 0 && ibv_close_device(dev) == 0,
-	      "all of it is destroyed");
+	orders("completion queues of a channel", 16384, new_cq, end_cq);
+	CHECK(ibv_destroy_cq(cq) == 0 && ibv_destroy_comp_channel(channel) == 0 && ibv_dealloc_pd(pd) == 0 &&
+	      ibv_close_device(dev) == 0, "all of it is destroyed");
 	return failed;
 }
