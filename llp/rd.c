@@ -43,8 +43,8 @@ static bool peer_is_silent(const struct rd *rd, const struct rd_peer *p, uint64_
 
 static bool peer_is_idle(const struct rd *rd, const struct rd_peer *p, uint64_t now)
 {
-	return !p->first && !(p->queued_in & ~(1u << RD_STALLED)) && !p->timer_at && p->ack_at == DIW_NEVER &&
-	       p != rd->acker && p->phase != RD_PEER_OPENING && peer_is_silent(rd, p, now);
+	return !p->first && !p->queued_in && !p->timer_at && p->ack_at == DIW_NEVER && p != rd->acker &&
+	       p->phase != RD_PEER_OPENING && peer_is_silent(rd, p, now);
 }
 
 /* Forgets the idle peers of the next COUNT buckets. */
@@ -62,7 +62,7 @@ static void peers_sweep(struct rd *rd, uint32_t count, uint64_t now)
 			}
 			/* Segments are kept as long as the peer is known: a map has shown them (18.4). */
 			diw_rd_rx_forget(rd, p);
-			diw_rd_queue_remove(rd, RD_STALLED, p);
+			diw_rd_stalled_remove(rd, p);
 			*at = p->hash_next;
 			p->dest.addr.port = 0;          /* marks the place as free */
 			diw_pool_put(&rd->peers, p);
@@ -99,6 +99,7 @@ struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, bool
 	*p = (struct rd_peer){ .dest = *dest, .hash_next = *at, .next_seq = rd_us(now), .una = rd_us(now),
 		.edge = rd_us(now) + 1, .first_seq = rd_us(now), .timer = DIW_NEVER, .ack_at = DIW_NEVER,
 		.heard = now, .progress = now, .renewed = now };
+	diw_list_init(&p->stalled);
 	diw_rd_cc_init(&p->cc, diw_addr_same_host(&dest->addr, &rd->l.local), now);
 	rd->sweep_at = diw_min64(rd->sweep_at, now + rd->cfg.idle_ns / 4 / SWEEP_PARTS);
 	*at = p;
@@ -132,15 +133,15 @@ static void stalled_offer(struct rd *rd, uint64_t now)
 	uint32_t refused = 0;
 
 	if (now < rd->offer_at)
-		rd->offers = rd->queue[RD_STALLED].n;
-	for (; rd->offers && rd->queue[RD_STALLED].n && refused < OFFERS_MAX; rd->offers--) {
-		struct rd_peer *p = diw_rd_queue_take(rd, RD_STALLED);
+		rd->offers = rd->nstalled;
+	for (; rd->offers && rd->nstalled && refused < OFFERS_MAX; rd->offers--) {
+		struct rd_peer *p = diw_rd_stalled_take(rd);
 		uint32_t before = p->expect;
 
 		diw_rd_rx_deliver(rd, p, now);
 		refused = p->expect == before ? refused + 1 : 0;
 	}
-	rd->offer_at = rd->offers && rd->queue[RD_STALLED].n ? now + OFFERS_PAUSE : DIW_NEVER;
+	rd->offer_at = rd->offers && rd->nstalled ? now + OFFERS_PAUSE : DIW_NEVER;
 }
 
 /* Gives the link below what peers have not sent, all segments of one peer before those of the next. */
@@ -356,7 +357,7 @@ static int rd_poll(struct diw_link *l, int budget, uint64_t now)
 	rd->drained = n < budget;
 	if (rd->drained)
 		rd->backlog = 0;
-	if (n || now >= diw_rd_timer_first(rd) || now >= rd->sweep_at || rd->blocked || rd->queue[RD_STALLED].n) {
+	if (n || now >= diw_rd_timer_first(rd) || now >= rd->sweep_at || rd->blocked || rd->nstalled) {
 		rd->blocked = false;
 		rd_run(rd, now);
 	}
@@ -455,8 +456,9 @@ static void rd_carve(struct rd *rd, size_t small, size_t large, size_t held)
 	diw_pool_init(&rd->held, &rd->arena, held, c->held);
 	rd->acker = NULL;
 	memset(rd->queue, 0, sizeof rd->queue);
+	diw_list_init(&rd->stalled);
 	memset(rd->senders, 0, sizeof rd->senders);
-	rd->timers = rd->queued = rd->unpushed = rd->offers = 0;
+	rd->timers = rd->queued = rd->unpushed = rd->offers = rd->nstalled = 0;
 	rd->offer_at = rd->sweep_at = DIW_NEVER;
 	rd->peers_wanted = rd->blocked = rd->flush = false;
 }

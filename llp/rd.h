@@ -11,12 +11,14 @@
  *   rd_queue.c peers that wait, and the shares of slots
  *   rd_timer.c peers that have work at a time
  *
- * Only these files include this header, and tests/sim/rd_views.c; llp/link.h declares diw_rd_open().
+ * Only these files include this header, and of the simulator rd_views.c and rd_waiting.c; llp/link.h declares
+ * diw_rd_open().
  */
 #ifndef DIW_LLP_RD_H
 #define DIW_LLP_RD_H
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/pool.h"
 #include "base/rng.h"
 #include "base/wire.h"
@@ -71,7 +73,6 @@ struct rd_cc {
 
 /* The queues of peers that wait. */
 enum rd_queue_name {
-	RD_STALLED,                  /* for the layer above, to take a segment */
 	RD_UNSENT,                   /* for flush, or for the link below, to take their segments */
 	RD_WANTING,                  /* for a first slot */
 	RD_QUEUES
@@ -91,6 +92,7 @@ struct rd_peer {
 	bool reset;                  /* it has answered RESET, and has not announced itself since */
 	uint32_t timer_at;           /* index in rd.timer; 0: no timer */
 	struct rd_peer *queue_next[RD_QUEUES];
+	struct diw_list stalled;     /* in rd.stalled while the layer above does not take its next segment */
 	bool known;                  /* `tag` and `epoch` are valid, and segments may come from the peer */
 	bool answered;               /* the peer has acknowledged this association: announcements end */
 	bool receiving;              /* `expect` is valid */
@@ -100,8 +102,6 @@ struct rd_peer {
 	uint64_t spoke;              /* when its last DATA, ACK or REFUSE came */
 	uint64_t met;                /* when the first datagram with `epoch` came */
 	uint64_t renewed;            /* when the peer's view of this end changed last, as far as this end knows */
-	uint32_t open_tries;         /* OPENs sent */
-	bool replaced;               /* the process with `epoch` followed one that had not been given up */
 
 	/* ---- Send ---- */
 	struct rd_slot *first, *last, *unsent;
@@ -125,8 +125,10 @@ struct rd_peer {
 	uint32_t expect, rx_first, nheld, unacked, echo;
 	uint32_t period;             /* the number (rd.period) of the period in which it sent a segment last */
 	uint32_t size;               /* octets of one of its segments */
+	uint32_t open_tries;         /* OPENs sent; here, and `replaced`, so that the struct has no holes */
 	uint64_t ack_at;             /* DIW_NEVER: there is nothing to acknowledge */
 	bool ack_now, echoes;
+	bool replaced;               /* the process with `epoch` followed one that had not been given up */
 	uint16_t refused;            /* the fault with which segments from `expect` on are refused; or 0 */
 };
 
@@ -153,6 +155,8 @@ struct rd {
 	uint32_t backlog, backlog_max;       /* octets received since the socket was last empty; the most in this
 					      * period */
 	struct rd_queue queue[RD_QUEUES];
+	struct diw_list stalled;     /* peers that wait for the layer above; an idle one leaves it from any place */
+	uint32_t nstalled;
 	uint32_t queued;             /* slots in use */
 	uint32_t unpushed;           /* octets of segments that wait for flush; each counts SEGMENT_COST more */
 	uint32_t offers;             /* stalled peers that are still to be offered in this turn */
@@ -187,7 +191,9 @@ struct rd_peer *diw_rd_timer_take(struct rd *rd, uint64_t now);          /* NULL
 /* ---- rd_queue.c ---- */
 void diw_rd_queue_add(struct rd *rd, enum rd_queue_name name, struct rd_peer *p);
 struct rd_peer *diw_rd_queue_take(struct rd *rd, enum rd_queue_name name);     /* NULL: empty */
-void diw_rd_queue_remove(struct rd *rd, enum rd_queue_name name, struct rd_peer *p);
+void diw_rd_stalled_add(struct rd *rd, struct rd_peer *p);
+void diw_rd_stalled_remove(struct rd *rd, struct rd_peer *p);
+struct rd_peer *diw_rd_stalled_take(struct rd *rd);            /* NULL: none */
 bool diw_rd_slot_allowed(const struct rd *rd, const struct rd_peer *p);
 void diw_rd_slot_wanted(struct rd *rd, struct rd_peer *p);
 void diw_rd_slots_freed(struct rd *rd, struct rd_peer *p);       /* slots of P are free: tells the peers that wait for

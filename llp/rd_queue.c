@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The queues of peers that wait: for the layer above, for the link below, for a slot. A peer is in each queue at most
+ * The queues of peers that wait: for the link below, for a slot, for the layer above. A peer is in each queue at most
  * once. Also the shares of slots.
  */
 #include "llp/rd.h"
@@ -36,16 +36,28 @@ struct rd_peer *diw_rd_queue_take(struct rd *rd, enum rd_queue_name name)
 	return p;
 }
 
-void diw_rd_queue_remove(struct rd *rd, enum rd_queue_name name, struct rd_peer *p)
+void diw_rd_stalled_add(struct rd *rd, struct rd_peer *p)
 {
-	if (!(p->queued_in & 1u << name))
+	if (!diw_list_empty(&p->stalled))
 		return;
-	for (uint32_t n = rd->queue[name].n; n; n--) {
-		struct rd_peer *other = diw_rd_queue_take(rd, name);
+	diw_list_add_tail(&rd->stalled, &p->stalled);
+	rd->nstalled++;
+}
 
-		if (other != p)
-			diw_rd_queue_add(rd, name, other);
-	}
+void diw_rd_stalled_remove(struct rd *rd, struct rd_peer *p)
+{
+	rd->nstalled -= !diw_list_empty(&p->stalled);
+	diw_list_del(&p->stalled);
+}
+
+struct rd_peer *diw_rd_stalled_take(struct rd *rd)
+{
+	struct rd_peer *p = diw_container(rd->stalled.next, struct rd_peer, stalled);
+
+	if (diw_list_empty(&rd->stalled))
+		return NULL;
+	diw_rd_stalled_remove(rd, p);
+	return p;
 }
 
 /*

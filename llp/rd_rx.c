@@ -154,7 +154,7 @@ void diw_rd_rx_deliver(struct rd *rd, struct rd_peer *p, uint64_t now)
 		return;
 	}
 	if (p->held && p->held->seq == p->expect)
-		diw_rd_queue_add(rd, RD_STALLED, p);
+		diw_rd_stalled_add(rd, p);
 	if (p->expect != before)
 		ack_later(rd, p, p->expect - before, now);
 }

@@ -66,5 +66,6 @@ TCase *tcase_rd_hostile(void);                 /* rd_hostile.c */
 TCase *tcase_rd_fair(void);                    /* rd_fair.c */
 TCase *tcase_rd_crowd(void);                   /* rd_crowd.c */
 TCase *tcase_rd_views(void);                    /* rd_views.c */
+TCase *tcase_rd_waiting(void);                  /* rd_waiting.c */
 
 #endif
