@@ -63,8 +63,7 @@ static void share_wake(struct diw_share *s, uint64_t at)
 
 	if (!s->waits || at >= qp->member.deadline)
 		return;
-	qp->member.deadline = at;
-	diw_engine_hasten(&qp->dev->engine, at);
+	diw_engine_due_at(&qp->dev->engine, &qp->member, at);
 }
 
 static uint32_t top_of(const struct diw_list *shares, uint32_t top)

@@ -81,7 +81,7 @@ static struct diw_recv *await_recv(struct diw_qp *qp, struct diw_recv *r)
 	if (r)
 		atomic_store_explicit(&qp->rq->wanted, false, memory_order_relaxed);
 	else
-		qp->member.starved = true;
+		diw_engine_starve(&qp->dev->engine, &qp->member);
 	return r;
 }
 

@@ -28,7 +28,7 @@ static bool loopback_ready(void *owner)
 
 	if (diw_rdmap_is_waiting(&qp->rdmap) || !qp->link || qp->link->down)
 		return false;
-	qp->member.starved = true;
+	diw_engine_starve(&qp->dev->engine, &qp->member);
 	diw_engine_recheck(&qp->dev->engine);
 	return true;
 }
@@ -37,7 +37,7 @@ static void loopback_wakes(void *owner)
 {
 	struct diw_qp *qp = owner;
 
-	qp->member.starved = true;
+	diw_engine_starve(&qp->dev->engine, &qp->member);
 	diw_engine_recheck(&qp->dev->engine);
 	diw_engine_kick(&qp->dev->engine);      /* a send of a thread that does not step may have found the room */
 }

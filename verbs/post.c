@@ -111,8 +111,7 @@ static void post_execute(struct diw_qp *qp, uint64_t now)
 
 	diw_engine_take_posts(e, &qp->member);
 	diw_qp_run_sends(qp, POST_SHARE, now);
-	qp->member.deadline = diw_min64(qp->member.deadline, diw_qp_deadline(qp, true));
-	diw_engine_hasten(e, qp->member.deadline);
+	diw_engine_due_at(e, &qp->member, diw_min64(qp->member.deadline, diw_qp_deadline(qp, true)));
 	/* The leader already sleeps, so it does not write the states, unless it looks again soon. */
 	if (diw_engine_is_led(e) && qp->stat && !diw_engine_has_unflushed(e))
 		diw_stat_gauges(qp);

@@ -234,8 +234,7 @@ static bool qp_serve(struct diw_member *m, uint64_t now)
 
 	if (n && burst_left_nothing(qp)) {
 		run = false;
-		m->deadline = diw_qp_deadline(qp, true);
-		diw_engine_hasten(&qp->dev->engine, m->deadline);
+		diw_engine_due_at(&qp->dev->engine, m, diw_qp_deadline(qp, true));
 	}
 	if (run || now >= m->deadline || qp->blocked || (qp->socket && qp->socket->state->tx_errno) || m->starved ||
 	    !diw_sq_empty(&qp->sq))

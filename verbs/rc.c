@@ -99,8 +99,8 @@ int diw_rc_start(struct diw_qp *qp, const struct diw_rc_start *s, uint64_t now)
 	qp->want_read = true;
 	diw_ready_open(&qp->dev->engine, &qp->member);
 	diw_stat_show(qp, &s->stream->peer);
-	qp->member.deadline = 0;                /* runs posted requests, and segments that have already arrived */
-	diw_engine_hasten(&qp->dev->engine, 0);
+	/* Runs posted requests, and segments that have already arrived. */
+	diw_engine_due_at(&qp->dev->engine, &qp->member, 0);
 	return 0;
 }
 
@@ -168,7 +168,7 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 		shut(qp, end, now);
 	else
 		diw_rc_move(qp, end);
-	qp->member.deadline = 0;
+	diw_engine_due_at(&qp->dev->engine, &qp->member, 0);
 	qp->rc.retries = diw_rc_is(qp, DIW_RC_KEEPS) ? now + qp->rc.retry_ns : 0;
 	qp->rc.behind = errnum || !told;
 	qp->rc.last = atomic_load_explicit(&qp->recv_cq->tail, memory_order_relaxed);
@@ -189,7 +189,7 @@ void diw_rc_peer_ended(struct diw_qp *qp, uint64_t now)
 	diw_rc_move(qp, diw_rc_is(qp, DIW_RC_IS_SHUT) ? DIW_RC_BOTH_SHUT :
 		    qp->rc.phase == DIW_RC_CLOSING ? DIW_RC_ANSWERING : DIW_RC_FINISHING);
 	qp->rc.until = now + CLOSE_NS;
-	qp->member.deadline = 0;
+	diw_engine_due_at(&qp->dev->engine, &qp->member, 0);
 }
 
 static void close_link(struct diw_qp *qp)

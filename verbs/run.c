@@ -155,9 +155,10 @@ uint64_t diw_qp_deadline(const struct diw_qp *qp, bool waiting)
 
 void diw_qp_run(struct diw_qp *qp, uint64_t now)
 {
-	qp->member.starved = diw_rdmap_is_waiting(&qp->rdmap);
+	qp->member.starved = false;
+	if (diw_rdmap_is_waiting(&qp->rdmap))
+		diw_engine_starve(&qp->dev->engine, &qp->member);
 	diw_rdmap_timers(&qp->rdmap, now);
 	diw_qp_run_sends(qp, STEP_SHARE, now);
-	qp->member.deadline = diw_qp_deadline(qp, true);
-	diw_engine_hasten(&qp->dev->engine, qp->member.deadline);
+	diw_engine_due_at(&qp->dev->engine, &qp->member, diw_qp_deadline(qp, true));
 }

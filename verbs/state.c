@@ -39,7 +39,7 @@ int diw_qp_reset(struct diw_qp *qp)
 		qp->errors_n = 0;
 		qp->error_event = qp->errors_lost = false;
 		diw_dev_forget_events(qp->dev, qp);
-		qp->member.deadline = 0;
+		diw_engine_due_at(&qp->dev->engine, &qp->member, 0);
 	}
 	diw_engine_unlock(&qp->dev->engine);
 	return rc;

@@ -9,7 +9,7 @@ bool diw_qp_has_room(struct diw_qp *qp, struct diw_cq *cq, uint32_t n)
 {
 	if (diw_cq_room(cq) >= n)
 		return true;
-	qp->member.starved = true;
+	diw_engine_starve(&qp->dev->engine, &qp->member);
 	atomic_store_explicit(&cq->starved, true, memory_order_relaxed);
 	/* A thread that took completions before `starved` was visible does not check again. */
 	atomic_thread_fence(memory_order_seq_cst);

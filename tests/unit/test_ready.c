@@ -3,12 +3,14 @@
 #include <check.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/addr.h"
 #include "tests/unit/kernel.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/verbs_kit.h"
+#include "verbs/engine/engine.h"
 
 #define MANY 24
 
@@ -213,6 +215,74 @@ START_TEST(waits_unread)
 }
 END_TEST
 
+/* ---- Members without queue pairs ---- */
+
+#define MEMBERS 16384
+#define STEPS 1000
+#define STEP_US 5.0                  /* of a step, which takes some 0.5 us: a look at each member would take 16 us */
+
+static struct diw_engine engine;
+static int served;
+
+static bool idle_serve(struct diw_member *m, uint64_t now)
+{
+	(void)now;
+	served++;
+	m->starved = false;
+	diw_engine_due_at(&engine, m, DIW_NEVER);
+	return false;
+}
+
+static const struct diw_member_ops idle_ops = { .serve = idle_serve };
+
+static uint64_t engine_clock(void *ctx)
+{
+	(void)ctx;
+	return diw_clock_ns();
+}
+
+static void step_serves(int n)
+{
+	served = 0;
+	diw_engine_step(&engine, diw_clock_ns());
+	ck_assert_int_eq(served, n);
+}
+
+/* A new member is served once. From then on a step serves only the member that is due or starved, and does not look at
+ * the others. */
+START_TEST(idle_members)
+{
+	struct diw_member *m = calloc(MEMBERS, sizeof *m);
+	clock_t begin;
+	double us;
+
+	ck_assert_ptr_nonnull(m);
+	diw_engine_init(&engine, engine_clock, NULL);
+	ck_assert_int_eq(diw_engine_open(&engine, false, false), 0);
+	for (int i = 0; i < MEMBERS; i++) {
+		m[i].ops = &idle_ops;
+		ck_assert_int_eq(diw_engine_add(&engine, &m[i]), 0);
+	}
+	step_serves(MEMBERS);
+	step_serves(0);
+	begin = clock();
+	for (int i = 0; i < STEPS; i++) {
+		if (i % 2)
+			diw_engine_starve(&engine, &m[i]);
+		else
+			diw_engine_due_at(&engine, &m[i], 0);
+		diw_engine_recheck(&engine);
+		step_serves(1);
+	}
+	us = (double)(clock() - begin) * 1e6 / CLOCKS_PER_SEC / STEPS;
+	ck_assert_double_lt(us, STEP_US);
+	for (int i = 0; i < MEMBERS; i++)
+		diw_engine_remove(&engine, &m[i]);
+	diw_engine_fini(&engine);
+	free(m);
+}
+END_TEST
+
 Suite *suite_ready(void)
 {
 	Suite *s = suite_create("ready");
@@ -225,6 +295,7 @@ Suite *suite_ready(void)
 	tcase_add_test(tc, drains);
 	tcase_add_loop_test(tc, polls_send, 0, 2);
 	tcase_add_test(tc, waits_unread);
+	tcase_add_test(tc, idle_members);
 	suite_add_tcase(s, tc);
 	return s;
 }

@@ -49,9 +49,11 @@ struct diw_member_ops {
 struct diw_member {
 	const struct diw_member_ops *ops;
 	struct diw_list link;        /* in the engine's turn, or in its list of fixed members */
-	uint64_t deadline;           /* member of the turn: time of the next work; the member updates it */
-	bool starved;                /* member of the turn: it is served whenever deadlines are checked */
 	/* Member of the turn: */
+	struct diw_list timed;       /* in the engine's list while it has a deadline or is starved, and until the next
+				      * check of deadlines */
+	uint64_t deadline;           /* time of the next work: diw_engine_due_at() */
+	bool starved;                /* served whenever deadlines are checked: diw_engine_starve() */
 	atomic_bool left;            /* a post was left to the next one (DIW_SEND_MORE), or to a step */
 	struct diw_list unflushed;   /* in the engine's list while posts have left a super-buffer open */
 	uint64_t posted_at;          /* end of the last post that another one may continue, and the steps before it */
@@ -83,6 +85,7 @@ struct diw_engine {
 	void *clock_ctx;
 	struct diw_list turn;        /* the first member begins the next step */
 	struct diw_list fixed;
+	struct diw_list timed;       /* the members of the turn that a check of deadlines is about */
 	int nturn;
 	struct diw_list deferred;
 	uint64_t timer_at;           /* no member of the turn has work by the clock before this time */
@@ -200,6 +203,10 @@ void diw_engine_step_unread(struct diw_engine *e, uint64_t now);
 uint64_t diw_engine_due(const struct diw_engine *e);
 /* The time until which the engine may sleep. WAITING: an application thread waits. */
 uint64_t diw_engine_deadline(const struct diw_engine *e, bool waiting);
+/* M has work at the time T; DIW_NEVER: none. Neither the next step nor the leader's wake-up is later. */
+void diw_engine_due_at(struct diw_engine *e, struct diw_member *m, uint64_t t);
+/* M is served whenever deadlines are checked, until its next run. */
+void diw_engine_starve(struct diw_engine *e, struct diw_member *m);
 /* The next step serves every member that is due or starved. */
 static inline void diw_engine_recheck(struct diw_engine *e) { e->timer_at = 0; }
 

@@ -38,6 +38,7 @@ void diw_engine_init(struct diw_engine *e, uint64_t (*clock)(void *ctx), void *c
 	e->epfd = e->kick_fd = e->thread_fd = e->alarm_fd = -1;
 	diw_list_init(&e->turn);
 	diw_list_init(&e->fixed);
+	diw_list_init(&e->timed);
 	diw_list_init(&e->deferred);
 	diw_list_init(&e->waiters);
 	diw_list_init(&e->unflushed);

@@ -19,15 +19,17 @@ int diw_engine_add(struct diw_engine *e, struct diw_member *m)
 	if (rc < 0)
 		return rc;
 	diw_list_init(&m->unflushed);
+	diw_list_init(&m->timed);
 	diw_list_add_tail(&e->turn, &m->link);
 	e->nturn++;
-	diw_engine_recheck(e);
+	diw_engine_due_at(e, m, 0);
 	return 0;
 }
 
 void diw_engine_remove(struct diw_engine *e, struct diw_member *m)
 {
 	diw_list_del(&m->link);
+	diw_list_del(&m->timed);
 	diw_engine_flushed(e, m);
 	diw_engine_take_posts(e, m);
 	e->nturn--;
@@ -92,24 +94,57 @@ static void fixed_serve(struct diw_engine *e, uint64_t now)
 		diw_member_serve(e, member_of(l), now);
 }
 
-/* Serves members whose deadline has come, or that have work left from their last turn. */
+/* ---- Deadlines ---- */
+
+/* A member leaves the list in turn_serve_due() only, which may be going through it. */
+static void timed_add(struct diw_engine *e, struct diw_member *m)
+{
+	if (diw_list_empty(&m->timed))
+		diw_list_add_tail(&e->timed, &m->timed);
+}
+
+void diw_engine_due_at(struct diw_engine *e, struct diw_member *m, uint64_t t)
+{
+	m->deadline = t;
+	if (t == DIW_NEVER)
+		return;
+	timed_add(e, m);
+	diw_engine_hasten(e, t);
+}
+
+void diw_engine_starve(struct diw_engine *e, struct diw_member *m)
+{
+	m->starved = true;
+	timed_add(e, m);
+}
+
+/* Serves members whose deadline has come, or that have work left from their last turn. The members of the list take
+ * turns at being the first. */
 static void turn_serve_due(struct diw_engine *e, uint64_t now)
 {
-	struct diw_list *l, *next;
+	struct diw_list *l, *next, *first = diw_list_first(&e->timed);
 	uint64_t t = DIW_NEVER;
 
 	if (now < e->timer_at)
 		return;
 	e->timer_at = DIW_NEVER;                /* work of one member may hasten another, which was checked before */
-	diw_list_for_each_safe(l, next, &e->turn) {
-		struct diw_member *m = member_of(l);
+	if (first) {
+		diw_list_del(first);
+		diw_list_add_tail(&e->timed, first);
+	}
+	diw_list_for_each_safe(l, next, &e->timed) {
+		struct diw_member *m = diw_container(l, struct diw_member, timed);
 
 		if (now >= m->deadline || m->starved)
 			diw_member_serve(e, m, now);
+		if (m->deadline == DIW_NEVER && !m->starved)
+			diw_list_del(l);
 		t = diw_min64(t, m->deadline);
 	}
 	e->timer_at = diw_min64(e->timer_at, t);
 }
+
+/* ---- Steps ---- */
 
 uint64_t diw_engine_step(struct diw_engine *e, uint64_t now)
 {
