@@ -58,6 +58,8 @@ void diw_ddp_fini(struct diw_ddp *d)
 
 	for (l = d->dg->reasms.open.next; l != &d->dg->reasms.open; l = l->next)
 		diw_ddp_recv_return(d, diw_container(l, struct diw_reasm, timer)->recv);
+	if (d->dg->records.nopen)               /* without any, the lock may not be held */
+		d->stags->records -= d->dg->records.nopen;
 	diw_arena_fini(&arena);
 	d->dg = NULL;
 }

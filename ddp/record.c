@@ -130,6 +130,7 @@ static void unlink_open(struct diw_ddp *d, struct diw_record *r)
 	r->src = NULL;
 	r->open = false;
 	d->dg->records.nopen--;
+	d->stags->records--;
 }
 
 static void close_record(struct diw_ddp *d, struct diw_record *r, uint8_t reason)
@@ -252,6 +253,7 @@ static struct diw_record *open_record(struct diw_ddp *d, struct diw_source *src,
 	diw_list_add_tail(&d->dg->records.idle, &r->timer);
 	diw_source_count_record(d, src, 1);
 	d->dg->records.nopen++;
+	d->stags->records++;
 	d->c->record_opened++;
 	DIW_TRACE_RECORD_OPENED(d->c, r->msn, r->stag, r->length, r->addr.port);
 	if (!d->cfg.close_last && src->newest != r->msn)    /* a later message has already begun */

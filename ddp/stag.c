@@ -33,7 +33,7 @@ struct diw_stag *diw_stag_at(const struct diw_stag_table *t, uint32_t stag)
 
 int diw_stag_init(struct diw_stag_table *t)
 {
-	t->n = t->of_qps = 0;
+	t->n = t->of_qps = t->records = 0;
 	t->mask = 63;
 	t->slot = calloc(t->mask + 1, sizeof(*t->slot));
 	return t->slot ? 0 : -ENOMEM;
@@ -56,7 +56,8 @@ static void insert(struct diw_stag_table *t, struct diw_stag *s)
 
 static int stag_table_grow(struct diw_stag_table *t)
 {
-	struct diw_stag_table bigger = { .mask = t->mask * 2 + 1, .n = t->n, .of_qps = t->of_qps };
+	struct diw_stag_table bigger = { .mask = t->mask * 2 + 1, .n = t->n, .of_qps = t->of_qps,
+					 .records = t->records };
 
 	bigger.slot = calloc(bigger.mask + 1, sizeof(*bigger.slot));
 	if (!bigger.slot)

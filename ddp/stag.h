@@ -51,6 +51,7 @@ struct diw_stag_table {
 	struct diw_stag **slot;
 	uint32_t mask, n;
 	uint32_t of_qps;             /* entries that only one queue pair may use */
+	uint32_t records;            /* open records of all users of the table (ddp/record.c) */
 };
 
 int diw_stag_init(struct diw_stag_table *t);                     /* -ENOMEM */

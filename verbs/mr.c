@@ -160,6 +160,8 @@ static void close_records(const struct diw_mr *pub)
 	struct diw_dev *dev = pub->pd->dev;
 	struct diw_list *l, *next;
 
+	if (dev->stags.records == 0)
+		return;
 	diw_list_for_each_safe(l, next, &dev->qps) {
 		struct diw_qp *qp = diw_container(l, struct diw_qp, of_dev);
 

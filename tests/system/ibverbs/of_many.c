@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Thousands of objects: to destroy them in the order of their creation takes as long as in the reverse order. The times
- * are those of this thread's processor, and the best of several runs. */
+/* Thousands of objects: to destroy them in the order of their creation takes as long as in the reverse order, and to
+ * deregister memory takes as long with thousands of queue pairs as with none. The times are those of this thread's
+ * processor, and the best of several runs. */
 #include "of_kit.h"
 
 #include <time.h>
@@ -50,6 +51,16 @@ static int end_qp(void *qp)
 	return ibv_destroy_qp(qp);
 }
 
+static void *new_mr(void)
+{
+	return ibv_reg_mr(pd, object, sizeof object, 0);
+}
+
+static int end_mr(void *mr)
+{
+	return ibv_dereg_mr(mr);
+}
+
 static double cpu(void)
 {
 	struct timespec ts;
@@ -91,6 +102,34 @@ static void orders(const char *what, int n, void *(*create)(void), int (*end)(vo
 	CHECK(best[0] < best[1] * SLOWER, what);
 }
 
+static double deregister(void)
+{
+	double best = 1e9;
+
+	for (int i = 0; i < RUNS; i++) {
+		double took = destroy(2000, false, new_mr, end_mr);
+
+		if (took >= 0 && took < best)
+			best = took;
+	}
+	return best;
+}
+
+static void deregistration(void)
+{
+	static void *qp[4096];
+	double none = deregister(), many;
+	bool good = true;
+
+	for (int i = 0; i < 4096; i++)
+		good &= (qp[i] = new_qp()) != NULL;
+	many = deregister();
+	for (int i = 0; i < 4096; i++)
+		good &= qp[i] && end_qp(qp[i]) == 0;
+	printf("# 2000 deregistrations: %.0f us, with 4096 queue pairs %.0f us\n", none * 1e6, many * 1e6);
+	CHECK(good && many < none * SLOWER, "deregistration with many queue pairs");
+}
+
 int main(void)
 {
 	dev = open_lo();
@@ -100,6 +139,7 @@ int main(void)
 	orders("shared receive queues", 16384, new_srq, end_srq);
 	orders("queue pairs", 8192, new_qp, end_qp);
 	orders("completion queues of a channel", 16384, new_cq, end_cq);
+	deregistration();
 	CHECK(ibv_destroy_cq(cq) == 0 && ibv_destroy_comp_channel(channel) == 0 && ibv_dealloc_pd(pd) == 0 &&
 	      ibv_close_device(dev) == 0, "all of it is destroyed");
 	return failed;
