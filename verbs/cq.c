@@ -33,6 +33,11 @@ int diw_cq_create(struct diw_dev *dev, uint32_t depth, struct diw_channel *chann
 		return -ENOMEM;
 	cq->ring = calloc(size, sizeof *cq->ring);
 	rc = cq->ring ? diw_engine_lock(&dev->engine) : -ENOMEM;
+	if (rc == 0) {
+		rc = diw_dev_has_room(dev->ncqs);
+		if (rc < 0)
+			diw_engine_unlock(&dev->engine);
+	}
 	if (rc < 0) {
 		free(cq->ring);
 		free(cq);

@@ -6,6 +6,8 @@
 #ifndef DIW_VERBS_DEV_H
 #define DIW_VERBS_DEV_H
 
+#include <errno.h>
+
 #include "base/list.h"
 #include "ddp/stag.h"
 #include "llp/dgram.h"
@@ -30,12 +32,13 @@ struct diw_transport {
 int diw_dev_open_transport(struct diw_transport *t, const struct diw_dev_info *info, struct diw_dev **dev);
 
 #define DIW_DEV_EVENTS 256
+#define DIW_DEV_OBJECTS 65536        /* the most queue pairs, completion queues, protection domains, shared queues */
 
 struct diw_dev {
 	struct diw_engine engine;    /* must be first */
 	struct diw_transport *transport;
 	struct diw_dev_info info;
-	int npds, nqps, ncqs, nchannels;
+	int npds, nqps, ncqs, nsrqs, nchannels;
 	struct diw_list qps;
 	struct diw_arbiter arbiter;
 	struct diw_stag_table stags;
@@ -56,6 +59,9 @@ struct diw_dev {
 
 /* A step of the simulator, which holds no lock. Returns the next deadline. */
 uint64_t diw_dev_step(struct diw_dev *dev, uint64_t now);
+
+/* Whether there may be another object beside N of its kind: 0 or -ENOMEM. The lock is held. */
+static inline int diw_dev_has_room(int n) { return n < DIW_DEV_OBJECTS ? 0 : -ENOMEM; }
 
 /* ---- Asynchronous events; the lock is held (verbs/event.c) ---- */
 

@@ -15,6 +15,7 @@
 #include "base/sys.h"
 #include "llp/dgram.h"
 #include "rdmap/rdmap.h"
+#include "verbs/dev.h"
 
 #define MAX_IFACES 256
 #define CRC_LEN 4
@@ -86,7 +87,7 @@ static void iface_describe(struct diw_dev_info *info, const struct if_nameindex 
 	info->crc_engine = diw_crc_engine();
 	info->llp = "udp";
 	info->rcvbuf = granted_rcvbuf();
-	info->max_qp = info->max_cq = info->max_pd = info->max_srq = 65536;
+	info->max_qp = info->max_cq = info->max_pd = info->max_srq = DIW_DEV_OBJECTS;
 	info->max_mr = 1 << 22;
 	info->max_wr = 65536;
 	info->max_cqe = 1 << 22;

@@ -19,13 +19,26 @@ _Static_assert(DIW_STAG_CHOSEN_MIN == 1 << 8 && DIW_STAG_CHOSEN_MAX == (DIW_STAG
 _Static_assert((int)DIW_RECORD_EPOCH == (int)DIW_CLOSE_EPOCH && (int)DIW_RECORD_DEREG == (int)DIW_CLOSE_DEREG &&
 	       (int)DIW_RECORD_EVICTED == (int)DIW_CLOSE_EVICTED, "one set of values");
 
+static int pd_enlist(struct diw_pd *pd, struct diw_dev *dev)
+{
+	int rc = diw_engine_lock(&dev->engine);
+
+	if (rc < 0)
+		return rc;
+	rc = diw_dev_has_room(dev->npds);
+	dev->npds += rc == 0;
+	pd->dev = dev;
+	diw_engine_unlock(&dev->engine);
+	return rc;
+}
+
 int diw_pd_alloc(struct diw_dev *dev, struct diw_pd **out)
 {
 	struct diw_pd *pd = calloc(1, sizeof *pd);
 	int rc = pd ? diw_thread_use(&dev->engine) : -ENOMEM;
 
 	if (rc == 0) {
-		rc = diw_engine_lock(&dev->engine);
+		rc = pd_enlist(pd, dev);
 		if (rc < 0)
 			diw_thread_unuse(&dev->engine);
 	}
@@ -33,9 +46,6 @@ int diw_pd_alloc(struct diw_dev *dev, struct diw_pd **out)
 		free(pd);
 		return diw_fail(rc, "diw_pd_alloc");
 	}
-	pd->dev = dev;
-	dev->npds++;
-	diw_engine_unlock(&dev->engine);
 	*out = pd;
 	return 0;
 }

@@ -45,8 +45,10 @@ static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 
 static int qp_enlist(struct diw_qp *qp, uint32_t weight)
 {
-	int rc = diw_engine_add(&qp->dev->engine, &qp->member);
+	int rc = diw_dev_has_room(qp->dev->nqps);
 
+	if (rc == 0)
+		rc = diw_engine_add(&qp->dev->engine, &qp->member);
 	if (rc < 0)
 		return rc;
 	qp->pd->users++;

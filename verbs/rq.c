@@ -165,6 +165,20 @@ void diw_rq_done(struct diw_rq *rq, struct diw_recv *r)
 
 /* ---- Shared receive queues ---- */
 
+static int srq_enlist(struct diw_srq *srq)
+{
+	struct diw_dev *dev = srq->pd->dev;
+	int rc = diw_engine_lock(&dev->engine);
+
+	if (rc < 0)
+		return rc;
+	rc = diw_dev_has_room(dev->nsrqs);
+	dev->nsrqs += rc == 0;
+	srq->pd->users += rc == 0;
+	diw_engine_unlock(&dev->engine);
+	return rc;
+}
+
 int diw_srq_create(struct diw_pd *pd, uint32_t depth, uint32_t max_sge, void *ctx, struct diw_srq **out)
 {
 	struct diw_srq *srq;
@@ -178,17 +192,15 @@ int diw_srq_create(struct diw_pd *pd, uint32_t depth, uint32_t max_sge, void *ct
 	if (!srq)
 		return -ENOMEM;
 	rc = diw_rq_init(&srq->rq, depth, max_sge);
+	srq->pd = pd;
+	srq->ctx = ctx;
 	if (rc == 0)
-		rc = diw_engine_lock(&pd->dev->engine);
+		rc = srq_enlist(srq);
 	if (rc < 0) {
 		diw_rq_fini(&srq->rq);
 		free(srq);
 		return diw_fail(rc, "diw_srq_create: depth %u", depth);
 	}
-	srq->pd = pd;
-	srq->ctx = ctx;
-	pd->users++;
-	diw_engine_unlock(&pd->dev->engine);
 	*out = srq;
 	return 0;
 }
@@ -228,6 +240,7 @@ int diw_srq_destroy(struct diw_srq *srq)
 			return diw_fail(-EBUSY, "diw_srq_destroy: a queue pair uses it");
 		}
 		srq->pd->users--;
+		dev->nsrqs--;
 		diw_dev_forget_events(dev, srq);
 		diw_engine_unlock(&dev->engine);
 	}

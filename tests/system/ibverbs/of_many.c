@@ -13,7 +13,7 @@ static struct ibv_context *dev;
 static struct ibv_pd *pd;
 static struct ibv_cq *cq;
 static struct ibv_comp_channel *channel;
-static void *object[16384];
+static void *object[70000];
 
 static void *new_srq(void)
 {
@@ -130,6 +130,41 @@ static void deregistration(void)
 	CHECK(good && many < none * SLOWER, "deregistration with many queue pairs");
 }
 
+static void *new_pd(void)
+{
+	return ibv_alloc_pd(dev);
+}
+
+static int end_pd(void *p)
+{
+	return ibv_dealloc_pd(p);
+}
+
+/* MOST objects can be created, and no more. */
+static void limit(const char *what, int most, void *(*create)(void), int (*end)(void *))
+{
+	int n = 0;
+	bool good;
+
+	while (n <= most && (object[n] = create()))
+		n++;
+	good = CHECK(n == most && errno == ENOMEM, what) && end(object[0]) == 0 && (object[0] = create());
+	CHECK(good, "another one, when one has been destroyed");
+	for (int i = 0; i < n; i++)
+		good &= end(object[i]) == 0;
+	CHECK(good, "all of them are destroyed");
+}
+
+static void limits(void)
+{
+	struct ibv_device_attr a;
+
+	if (!CHECK(ibv_query_device(dev, &a) == 0 && a.max_pd < 70000 && a.max_srq < 70000, "limits"))
+		return;
+	limit("max_pd", a.max_pd - 1, new_pd, end_pd);
+	limit("max_srq", a.max_srq, new_srq, end_srq);
+}
+
 int main(void)
 {
 	dev = open_lo();
@@ -140,6 +175,7 @@ int main(void)
 	orders("queue pairs", 8192, new_qp, end_qp);
 	orders("completion queues of a channel", 16384, new_cq, end_cq);
 	deregistration();
+	limits();
 	CHECK(ibv_destroy_cq(cq) == 0 && ibv_destroy_comp_channel(channel) == 0 && ibv_dealloc_pd(pd) == 0 &&
 	      ibv_close_device(dev) == 0, "all of it is destroyed");
 	return failed;
