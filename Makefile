@@ -58,11 +58,11 @@ DIW = $(BUILD)/bin/diw
 # A library that a program may have without the others brings a logger of its own, for its state is a level.
 OF_OBJ := $(if $(IBV),$(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard verbs/of/*.c) base/log.c base/path.c))
 OF_SO = $(BUILD)/lib/diwarp/libibverbs.so.1
-OF_BASE := $(if $(IBV),$(BUILD)/obj/base/ident.o $(BUILD)/obj/base/nocancel.o)
+OF_BASE := $(if $(IBV),$(patsubst %,$(BUILD)/obj/base/%.o,eventfd ident nocancel))
 # librdmacm.so.1 beside it (verbs/cma), where librdmacm's headers are. CMA= builds without it.
 CMA := $(if $(IBV),$(shell $(CC) -E -include rdma/rdma_verbs.h -x c /dev/null >/dev/null 2>&1 && echo 1))
 CMA_OBJ := $(if $(CMA),$(call objs,verbs/cma/*.c))
-CMA_BASE := $(if $(CMA),$(patsubst %,$(BUILD)/obj/base/%.o,addr log nocancel path))
+CMA_BASE := $(if $(CMA),$(patsubst %,$(BUILD)/obj/base/%.o,addr eventfd log nocancel path))
 # What the libraries of ABIs have in common (verbs/host), and sockets over queue pairs: parts of each library that uses
 # them.
 HOST_OBJ := $(call objs,verbs/host/*.c)
@@ -70,7 +70,7 @@ HOST_A = $(BUILD)/obj/verbs/host.a
 RS_OBJ := $(call objs,verbs/rs/*.c)
 CMA_SO = $(BUILD)/lib/diwarp/librdmacm.so.1
 FI_OBJ := $(call objs,mpi_glue/*.c)
-FI_BASE := $(patsubst %,$(BUILD)/obj/base/%.o,addr log nocancel path pool)
+FI_BASE := $(patsubst %,$(BUILD)/obj/base/%.o,addr eventfd log nocancel path pool)
 FI_SO = $(BUILD)/lib/diwarp/fi/libdiwarp-fi.so
 # The parts of it that know no libfabric, for their tests.
 FI_PURE_OBJ := $(patsubst %,$(BUILD)/obj/mpi_glue/%.o,match msg_hdr greeting atomic_op)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/eventfd.h"
 #include "base/nocancel.h"
 #include "mpi_glue/glue.h"
 
@@ -31,10 +32,8 @@ _Static_assert(offsetof(struct fi_cq_err_entry, tag) == offsetof(struct fi_cq_ta
 
 void diw_glue_cq_push(struct glue_cq *cq, struct glue_op *op)
 {
-	static const uint64_t one = 1;
-
-	if (cq->wake >= 0 && !cq->domain->forked && diw_list_empty(&cq->ready) && write(cq->wake, &one, sizeof one) < 0)
-		GLUE_LOG("eventfd: %s\n", strerror(errno));
+	if (!cq->domain->forked && diw_list_empty(&cq->ready) && !diw_eventfd_set(cq->wake))
+		GLUE_LOG("a completion queue's descriptors were closed by the program\n");
 	diw_list_add_tail(&cq->ready, &op->link);
 }
 
@@ -137,7 +136,6 @@ static void cq_set_timer(struct glue_cq *cq)
 
 int diw_glue_cq_arm(struct glue_cq *cq)
 {
-	uint64_t count;
 	int rc = 0;
 
 	if (cq->epoll < 0)
@@ -145,8 +143,8 @@ int diw_glue_cq_arm(struct glue_cq *cq)
 	glue_lock(cq->domain);
 	diw_glue_progress(cq->domain);
 	diw_glue_alive_finish(cq->domain);
-	while (diw_list_empty(&cq->ready) && read(cq->wake, &count, sizeof count) > 0)
-		;                        /* otherwise another thread may still have to wake */
+	if (diw_list_empty(&cq->ready))  /* otherwise another thread may still have to wake */
+		diw_eventfd_clear(cq->wake);
 	cq_set_timer(cq);
 	for (struct diw_list *n = cq->domain->eps.next; n != &cq->domain->eps; n = n->next) {
 		struct glue_ep *ep = diw_container(n, struct glue_ep, link);
@@ -199,13 +197,12 @@ static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count, const void 
 
 static int cq_signal(struct fid_cq *fid)
 {
-	static const uint64_t one = 1;
 	struct glue_cq *cq = (struct glue_cq *)fid;
 
 	if (cq->wake < 0)
 		return -FI_ENOSYS;
 	__atomic_store_n(&cq->signalled, true, __ATOMIC_RELEASE);
-	return write(cq->wake, &one, sizeof one) < 0 ? -errno : 0;
+	return diw_eventfd_set(cq->wake) ? 0 : -FI_EBADF;
 }
 
 /* PROV_ERRNO: a status of the link, or a negative errno of libfabric where the link has none. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/eventfd.h"
 #include "mpi_glue/port_rc.h"
 
 #define RC_TIMEOUT (30 * DIW_S)          /* of a connection until it is up */
@@ -312,12 +313,10 @@ int diw_glue_rc_begin(struct glue_domain *d)
 
 void diw_glue_rc_end(struct glue_domain *d)
 {
-	static const uint64_t one = 1;
-
 	if (!d->rc)
 		return;
 	__atomic_store_n(&d->rc->stop, true, __ATOMIC_RELEASE);
-	if (d->rc->runs && !d->forked && write(d->rc->wake, &one, sizeof one) == sizeof one)
+	if (d->rc->runs && !d->forked && diw_eventfd_set(d->rc->wake))
 		pthread_join(d->rc->thread, NULL);
 	if (d->rc->cm)
 		diw_cm_destroy(d->rc->cm);

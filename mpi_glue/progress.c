@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/eventfd.h"
 #include "mpi_glue/glue.h"
 
 #define PROGRESS_IDLE_MS 2               /* an application that has not looked for so long leaves the work */
@@ -89,10 +90,8 @@ int diw_glue_progress_begin(struct glue_domain *d)
 
 void diw_glue_progress_end(struct glue_domain *d)
 {
-	static const uint64_t one = 1;
-
 	__atomic_store_n(&d->stop, true, __ATOMIC_RELEASE);
-	if (d->runs && !d->forked && write(d->wake, &one, sizeof one) == sizeof one)
+	if (d->runs && !d->forked && diw_eventfd_set(d->wake))
 		pthread_join(d->thread, NULL);
 	if (d->wake >= 0)
 		close(d->wake);

@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/eventfd.h"
 #include "base/log.h"
 #include "base/trace.h"
 
@@ -237,15 +238,14 @@ static void channel_sync(struct diw_deferred *d)
 {
 	struct diw_channel *ch = diw_container(d, struct diw_channel, sync);
 	bool want = !diw_list_empty(&ch->events);
-	uint64_t n = 1;
 
 	if (want == ch->signalled || (want && diw_engine_has_waiter(&ch->dev->engine, ch)) || ch->fd < 0)
 		return;
 	ch->signalled = want;
 	if (want)
-		(void)!write(ch->fd, &n, sizeof n);
+		diw_eventfd_set(ch->fd);
 	else
-		(void)!read(ch->fd, &n, sizeof n);
+		diw_eventfd_clear(ch->fd);
 }
 
 int diw_channel_create(struct diw_dev *dev, struct diw_channel **out)

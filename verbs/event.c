@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Asynchronous events of a device: a ring, and a descriptor that is readable while the ring holds any. */
 #include <errno.h>
-#include <unistd.h>
 
+#include "base/eventfd.h"
 #include "verbs/dev.h"
 #include "verbs/diw_provider.h"
 
 void diw_dev_event(struct diw_dev *dev, const struct diw_event *ev)
 {
-	uint64_t one = 1;
-
 	if (dev->events_n == DIW_DEV_EVENTS) {
 		uint32_t last = (dev->events_head + DIW_DEV_EVENTS - 1) % DIW_DEV_EVENTS;
 
@@ -18,21 +16,20 @@ void diw_dev_event(struct diw_dev *dev, const struct diw_event *ev)
 		return;
 	}
 	dev->events[(dev->events_head + dev->events_n++) % DIW_DEV_EVENTS] = *ev;
-	if (dev->event_fd >= 0 && dev->events_n == 1)
-		(void)!write(dev->event_fd, &one, sizeof one);  /* cannot fail: the eventfd is at 0 */
+	if (dev->events_n == 1)
+		diw_eventfd_set(dev->event_fd);
 	diw_engine_wake(&dev->engine, dev);
 }
 
 void diw_dev_forget_events(struct diw_dev *dev, const void *object)
 {
 	uint32_t n = dev->events_n, at = dev->events_head;
-	uint64_t drained;
 
 	for (dev->events_n = 0; n; n--, at = (at + 1) % DIW_DEV_EVENTS)
 		if (dev->events[at].qp != object && dev->events[at].srq != object)
 			dev->events[(dev->events_head + dev->events_n++) % DIW_DEV_EVENTS] = dev->events[at];
-	if (dev->events_n == 0 && dev->event_fd >= 0)
-		(void)!read(dev->event_fd, &drained, sizeof drained);
+	if (dev->events_n == 0)
+		diw_eventfd_clear(dev->event_fd);
 }
 
 int diw_dev_set_events(struct diw_dev *dev, unsigned types)
@@ -53,14 +50,12 @@ int diw_event_fd(struct diw_dev *dev)
 
 static bool dev_take_event(struct diw_dev *dev, struct diw_event *ev)
 {
-	uint64_t drained;
-
 	if (dev->events_n == 0)
 		return false;
 	*ev = dev->events[dev->events_head];
 	dev->events_head = (dev->events_head + 1) % DIW_DEV_EVENTS;
-	if (--dev->events_n == 0 && dev->event_fd >= 0)
-		(void)!read(dev->event_fd, &drained, sizeof drained);
+	if (--dev->events_n == 0)
+		diw_eventfd_clear(dev->event_fd);
 	return true;
 }
 

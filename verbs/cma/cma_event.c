@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/eventfd.h"
 #include "base/nocancel.h"
 #include "base/restart.h"
 #include "verbs/cma/cma.h"
@@ -71,20 +72,16 @@ void cma_event_data(struct cma_event *e, const void *data, uint32_t len)
 
 static void event_put(struct channel *c, struct cma_event *e)
 {
-	uint64_t one = 1;
-
 	if (diw_list_empty(&c->events))
-		(void)!write(c->ch.fd, &one, sizeof one);       /* cannot fail: the eventfd is at 0 */
+		diw_eventfd_set(c->ch.fd);
 	diw_list_add_tail(&c->events, &e->link);
 }
 
 static void unlink_event(struct channel *c, struct cma_event *e)
 {
-	uint64_t n;
-
 	diw_list_del(&e->link);
 	if (diw_list_empty(&c->events))
-		(void)!read(c->ch.fd, &n, sizeof n);
+		diw_eventfd_clear(c->ch.fd);
 }
 
 void cma_event_post(struct cma_event *e)

@@ -19,7 +19,6 @@ void diw_ready_serve(struct diw_engine *e, uint64_t now);
 void diw_member_serve(struct diw_engine *e, struct diw_member *m, uint64_t now);
 
 /* ---- wake.c ---- */
-bool diw_signal_fd(int fd);   /* false: the program has closed FD, so the signal wakes no thread */
 void diw_waiter_wake(struct diw_engine *e, struct diw_waiter *w);
 void diw_waiters_wake(struct diw_engine *e);   /* the leader, too */
 

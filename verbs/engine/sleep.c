@@ -8,6 +8,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/eventfd.h"
 #include "base/log.h"
 #include "base/nocancel.h"
 #include "base/trace.h"
@@ -126,13 +127,6 @@ static void fixed_rest(struct diw_engine *e)
 	}
 }
 
-static void fd_clear(int fd)
-{
-	uint64_t n;
-
-	(void)!read(fd, &n, sizeof n);
-}
-
 /* Whether the alarm ends a sleep until UNTIL, perhaps too early. If it does not, but the time is near, it is set. The
  * alarm keeps its time across sleeps, so it is set seldom where each message moves the deadline. */
 static bool alarm_covers(struct diw_engine *e, uint64_t now, uint64_t until)
@@ -167,7 +161,7 @@ bool diw_sleep_on_fds(struct diw_engine *e, struct diw_waiter *w, uint64_t now, 
 	ready = nap_on_fds(&nap, p, (nfds_t)n + 1 + alarmed, &p[n], alarmed || until == DIW_NEVER ? NULL : &ts);
 	interrupted = ready < 0 && errno == EINTR;
 	if (p[n].revents)
-		fd_clear(wake_fd);
+		diw_eventfd_clear(wake_fd);
 	DIW_TRACE_WAKEUP(e, ready);
 	nap_end(&nap);
 	return interrupted;
@@ -183,7 +177,7 @@ void diw_engine_rouse(struct diw_engine *e)
 	e->asleep_before += e->asleep;
 	e->asleep = 0;
 	if (e->asleep_before)
-		heard = diw_signal_fd(e->kick_fd) && diw_signal_fd(e->thread_fd);
+		heard = diw_eventfd_set(e->kick_fd) && diw_eventfd_set(e->thread_fd);
 	while (heard && e->asleep_before)
 		pthread_cond_wait(&e->all_awake, &e->lock);
 }
@@ -203,7 +197,7 @@ static void waiter_lead(struct diw_engine *e, struct diw_waiter *w, uint64_t unt
 	uint64_t began = diw_engine_now(e), now;
 
 	if (e->leader)                          /* the progress thread stops leading */
-		diw_signal_fd(e->thread_fd);
+		diw_eventfd_set(e->thread_fd);
 	e->leader = w;
 	atomic_store(&e->app_leads, true);
 	atomic_fetch_add(&e->leader_seq, 1);

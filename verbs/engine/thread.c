@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <signal.h>
 
+#include "base/eventfd.h"
 #include "verbs/engine/int.h"
 
 /* Time after an application thread's last poll at which the progress thread takes over: longer than any gap of a busy
@@ -234,7 +235,7 @@ static void thread_stop(struct diw_engine *e)
 {
 	atomic_store(&e->stop, true);
 	sem_post(&e->thread_sem);
-	if (!diw_signal_fd(e->thread_fd))
+	if (!diw_eventfd_set(e->thread_fd))
 		pthread_cancel(e->thread);
 	pthread_join(e->thread, NULL);
 }

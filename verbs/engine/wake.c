@@ -1,16 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Wakes sleeping threads: the leader by a descriptor, followers by their semaphores. */
-#include <errno.h>
-#include <unistd.h>
-
+#include "base/eventfd.h"
 #include "verbs/engine/int.h"
-
-bool diw_signal_fd(int fd)
-{
-	uint64_t one = 1;
-
-	return fd < 0 || write(fd, &one, sizeof one) == sizeof one || errno == EAGAIN;
-}
 
 void diw_waiter_wake(struct diw_engine *e, struct diw_waiter *w)
 {
@@ -18,7 +9,7 @@ void diw_waiter_wake(struct diw_engine *e, struct diw_waiter *w)
 		return;
 	w->woken = true;
 	if (e->leader == w)
-		diw_signal_fd(e->kick_fd);
+		diw_eventfd_set(e->kick_fd);
 	else
 		sem_post(&w->sem);
 }
@@ -54,7 +45,7 @@ bool diw_engine_has_waiter(const struct diw_engine *e, const void *object)
 void diw_engine_kick(struct diw_engine *e)
 {
 	if (e->leader)
-		diw_signal_fd(e->leader == e ? e->thread_fd : e->kick_fd);
+		diw_eventfd_set(e->leader == e ? e->thread_fd : e->kick_fd);
 }
 
 void diw_engine_hasten(struct diw_engine *e, uint64_t t)

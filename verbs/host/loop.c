@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/eventfd.h"
 #include "verbs/host/fork.h"
 
 #define POLL_NS (10 * DIW_MS)                /* poll interval for a device whose step no other thread runs */
@@ -69,9 +70,8 @@ static int loop_sleep_ms(const struct diw_loop *l)
 static void loop_serve(struct diw_loop_thread *t, const struct epoll_event *got, int n)
 {
 	struct diw_loop *l = t->loop;
-	uint64_t kicks;
 
-	(void)!read(t->kick, &kicks, sizeof kicks);
+	diw_eventfd_clear(t->kick);
 	for (int i = 0; i < n; i++)
 		if (watch_lives(l, got[i].data.ptr))
 			((struct diw_watch *)got[i].data.ptr)->ready(got[i].data.ptr, diw_clock_ns());
@@ -157,12 +157,11 @@ static int loop_start(struct diw_loop *l)
 /* False: the program has closed the descriptor, so the thread may sleep for ever. */
 static bool loop_rouse(struct diw_loop *l)
 {
-	const uint64_t one = 1;
 	bool heard = true;
 
 	pthread_mutex_lock(&l->rouse_lock);
 	if (l->thread)
-		heard = write(l->thread->kick, &one, sizeof one) == sizeof one || errno == EAGAIN;
+		heard = diw_eventfd_set(l->thread->kick);
 	pthread_mutex_unlock(&l->rouse_lock);
 	return heard;
 }

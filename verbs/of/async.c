@@ -12,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/eventfd.h"
 #include "base/fault.h"
 #include "base/nocancel.h"
 #include "base/restart.h"
@@ -71,21 +72,17 @@ void of_async_close(struct of_context *ctx)
 /* If the program fetches no events, the newest are dropped, as by a kernel whose queue is full. */
 static void async_put(struct of_async *a, const struct ibv_async_event *ev)
 {
-	uint64_t one = 1;
-
 	if (a->n == QUEUE)
 		return;
 	a->queue[(a->head + a->n++) % QUEUE] = *ev;
 	if (a->n == 1)
-		(void)!write(a->fd, &one, sizeof one);  /* cannot fail: the eventfd is at 0 */
+		diw_eventfd_set(a->fd);
 }
 
 static void drained(struct of_async *a)
 {
-	uint64_t n;
-
 	if (a->n == 0)
-		(void)!read(a->fd, &n, sizeof n);
+		diw_eventfd_clear(a->fd);
 }
 
 void of_async(struct of_context *ctx, const struct ibv_async_event *ev)

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/eventfd.h"
 #include "base/nocancel.h"
 #include "base/restart.h"
 #include "verbs/rs/int.h"
@@ -40,15 +41,13 @@ short rs_events(const struct rs *s)
 
 void rs_signal(struct rs *s, bool on)
 {
-	uint64_t n = 1;
-
 	if (s->kicked == on || s->fd < 0)
 		return;
 	s->kicked = on;
 	if (on)
-		(void)!write(s->fd, &n, sizeof n);
+		diw_eventfd_set(s->fd);
 	else
-		(void)!read(s->fd, &n, sizeof n);
+		diw_eventfd_clear(s->fd);
 }
 
 void rs_bump(struct rs *s)

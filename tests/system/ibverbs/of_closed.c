@@ -3,6 +3,7 @@
  * with a time limit. */
 #include "of_pair.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -113,6 +114,52 @@ static void few(void)
 	CHECK(good && bad == 0, "an RC queue pair needs descriptors: EMFILE");
 }
 
+/* ---- Files that have the numbers of closed descriptors ---- */
+
+#define FILES 64
+#define TEXT "the program's own"
+#define FAR 500                      /* a second number of each file, which shares its offset */
+
+static void files_open(void)
+{
+	for (int i = 0; i < FILES; i++) {
+		int fd = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+
+		if (fd < 0 || write(fd, TEXT, sizeof TEXT) != sizeof TEXT || lseek(fd, 0, SEEK_SET) ||
+		    dup2(fd, FAR + i) < 0)
+			exit(2);
+	}
+}
+
+static int files_changed(void)
+{
+	char got[2 * sizeof TEXT];
+	int n = 0;
+
+	for (int i = 0; i < FILES; i++)
+		n += lseek(FAR + i, 0, SEEK_CUR) != 0 || pread(FAR + i, got, sizeof got, 0) != sizeof TEXT ||
+		     memcmp(got, TEXT, sizeof TEXT) != 0;
+	return n;
+}
+
+static void reused(void)
+{
+	struct ibv_cq *cq;
+	pthread_t t;
+
+	everything();
+	cq = ibv_create_cq(dev, 4, NULL, channel, 0);
+	CHECK(cq && pthread_create(&t, NULL, await_event, NULL) == 0, "a thread that waits for an event");
+	usleep(100000);
+	close_from(3);
+	files_open();
+	usleep(300000);
+	ibv_modify_qp(rc[0].qp, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE);
+	ibv_modify_qp(rc[1].qp, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE);
+	CHECK(pair_close(&rc[0], &rc[1]) == 0 && ibv_destroy_cq(cq) == 0, "objects are destroyed");
+	CHECK(files_changed() == 0, "no file is read, nor written");
+}
+
 static void child(void (*run)(void), const char *what)
 {
 	int status;
@@ -135,5 +182,6 @@ int main(void)
 	child(at_once, "... and destroys its objects at once");
 	child(few, "a program that has few descriptors");
 	child(waiting, "... while a thread waits");
+	child(reused, "... and whose files get the numbers");
 	return failed;
 }
