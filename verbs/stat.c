@@ -42,6 +42,8 @@ static struct {
 	pthread_mutex_t lock;
 	struct diw_stat_head *head;
 	int fd;
+	dev_t dev;                   /* of the file of FD */
+	ino_t ino;
 	uint32_t users, hidden;
 	bool taken[DIW_STAT_SLOTS];
 	char path[64];
@@ -89,11 +91,25 @@ static void sweep(void)
 		closedir(dir);
 }
 
+/* A program may close all descriptors that it finds; the number may then be another file's. */
+static bool page_is_open(void)
+{
+	struct stat st;
+
+	return fstat(page.fd, &st) == 0 && st.st_dev == page.dev && st.st_ino == page.ino;
+}
+
+static void page_close_fd(void)
+{
+	if (page_is_open())
+		close(page.fd);
+}
+
 /* tmpfs allocates memory when a page is touched, and raises SIGBUS if there is none. So the memory is allocated
  * first. */
 static bool reserve(size_t off, size_t len)
 {
-	return fallocate(page.fd, 0, (off_t)off, (off_t)len) == 0;
+	return page_is_open() && fallocate(page.fd, 0, (off_t)off, (off_t)len) == 0;
 }
 
 static void fill_head(struct diw_stat_head *h)
@@ -148,6 +164,7 @@ static bool page_open(void)
 {
 	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	void *p = MAP_FAILED;
+	struct stat st;
 
 	if (!stat_is_wanted() || !size_is_allowed())
 		return false;
@@ -155,6 +172,10 @@ static bool page_open(void)
 	page.fd = open(DIW_STAT_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (page.fd < 0)
 		return false;
+	if (fstat(page.fd, &st) == 0) {
+		page.dev = st.st_dev;
+		page.ino = st.st_ino;
+	}
 	if (fchmod(page.fd, 0600) == 0 && fcntl(page.fd, F_SETLK, &l) == 0 &&
 	    ftruncate(page.fd, (off_t)PAGE_SIZE_ALL) == 0 && reserve(0, SLOTS_OFF))
 		p = mmap(NULL, PAGE_SIZE_ALL, PROT_READ | PROT_WRITE, MAP_SHARED, page.fd, 0);
@@ -174,7 +195,7 @@ static void page_close(void)
 {
 	unlink(page.path);
 	munmap(page.head, PAGE_SIZE_ALL);
-	close(page.fd);
+	page_close_fd();
 	page.head = NULL;
 }
 
@@ -196,7 +217,7 @@ void diw_stat_forked(void)
 	if (page.head) {
 		(void)mmap(page.head, PAGE_SIZE_ALL, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-		close(page.fd);
+		page_close_fd();
 	}
 	page.head = NULL;
 	page.users = page.hidden = 0;

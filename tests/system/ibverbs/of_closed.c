@@ -157,6 +157,8 @@ static void reused(void)
 	ibv_modify_qp(rc[0].qp, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE);
 	ibv_modify_qp(rc[1].qp, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE);
 	CHECK(pair_close(&rc[0], &rc[1]) == 0 && ibv_destroy_cq(cq) == 0, "objects are destroyed");
+	open_all();
+	CHECK(pair_open(&rc[0], &rc[1], IBV_QPT_RC, 0), "a device is opened");
 	CHECK(files_changed() == 0, "no file is read, nor written");
 }
 
