@@ -23,11 +23,13 @@
 struct tcp {
 	struct diw_stream s;
 	int fd;
+	uint64_t inode;              /* of FD */
 };
 
 struct listener {
 	struct diw_stream_listener l;
 	int fd, mark;                /* mark: llp/mark.c; -1: none */
+	uint64_t inode;              /* of FD */
 };
 
 static struct tcp *tcp_of(struct diw_stream *s)
@@ -128,9 +130,9 @@ static void tcp_close(struct diw_stream *s, bool abort)
 {
 	const struct linger none = { .l_onoff = 1 };
 
-	if (abort)
+	if (abort && diw_inode(tcp_of(s)->fd) == tcp_of(s)->inode)
 		setsockopt(tcp_of(s)->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
-	close(tcp_of(s)->fd);
+	diw_close_socket(tcp_of(s)->fd, tcp_of(s)->inode);
 	free(s);
 }
 
@@ -212,6 +214,7 @@ static int tcp_new(int fd, struct diw_stream **s)
 	}
 	t->s.ops = &tcp_ops;
 	t->fd = fd;
+	t->inode = diw_inode(fd);
 	*s = &t->s;
 	return 0;
 }
@@ -333,9 +336,11 @@ static int listener_fd(struct diw_stream_listener *l)
 
 static void tcp_listener_close(struct diw_stream_listener *l)
 {
-	close(((struct listener *)l)->fd);
-	if (((struct listener *)l)->mark >= 0)
-		close(((struct listener *)l)->mark);
+	struct listener *n = (struct listener *)l;
+
+	if (n->mark >= 0 && diw_inode(n->fd) == n->inode)
+		close(n->mark);
+	diw_close_socket(n->fd, n->inode);
 	free(l);
 }
 
@@ -396,6 +401,7 @@ int diw_tcp_listen(const struct diw_stream_attr *attr, struct diw_stream_listene
 	}
 	n->l.ops = &listener_ops;
 	n->fd = fd;
+	n->inode = diw_inode(fd);
 	learn_addr(fd, getsockname, &n->l.local);
 	any = diw_addr_ip_is_zero(&attr->local) ? family == AF_INET ? '4' : attr->v6only ? '6' : '*' : 0;
 	n->mark = diw_mark_open(&n->l.local, any);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/sys.h"
 #include "llp/dgram.h"
 #include "llp/udp.h"
 
@@ -174,11 +175,16 @@ static int udp_fds(struct diw_dgram *d, int fd[DIW_DGRAM_FDS])
 	return fd[1] < 0 ? 1 : 2;
 }
 
+void diw_udp_end(struct diw_udp *u)
+{
+	if (u->hot_fd >= 0 && diw_inode(u->fd) == u->inode)
+		close(u->hot_fd);
+	diw_close_socket(u->fd, u->inode);
+}
+
 static void udp_close(struct diw_dgram *d)
 {
-	close(udp_of(d)->fd);
-	if (udp_of(d)->hot_fd >= 0)
-		close(udp_of(d)->hot_fd);
+	diw_udp_end(udp_of(d));
 	free(d);
 }
 

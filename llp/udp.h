@@ -52,6 +52,7 @@ struct diw_udp {
 	struct diw_dgram d;
 	int (*call)(struct diw_udp *u, uint32_t len);   /* passes u->tx to the kernel at u->tx_fd; 0 or -errno */
 	int fd;
+	uint64_t inode;              /* of FD */
 	int hot_fd;                  /* connected to the peer that most bursts go to; -1: none */
 	int tx_fd;                   /* the socket for tx_peer: fd or hot_fd */
 	int family;
@@ -150,6 +151,7 @@ int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr);
 bool diw_udp_hot(struct diw_udp *u, const struct diw_dest *peer);
 /* Sets whether FD has GRO, if it may be used at all (diw_udp_offload()). */
 void diw_udp_gro(int fd, bool on);
+void diw_udp_end(struct diw_udp *u);            /* closes the sockets */
 /* All datagrams that came to hot_fd before it was connected have been received. */
 void diw_udp_hot_alone(struct diw_udp *u);
 /* The address in the socket's family: a dual-stack socket has the v4-mapped address of an IPv4 peer. */

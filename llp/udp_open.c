@@ -219,6 +219,7 @@ int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr)
 	if (err && u->fd >= 0)
 		close(u->fd);
 	u->tx_fd = u->fd;
+	u->inode = diw_inode(u->fd);
 	return err;
 }
 

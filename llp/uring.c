@@ -242,9 +242,7 @@ static void uring_close(struct diw_dgram *d)
 	if (getpid() == r->pid && !end_receives(r))
 		r->map = NULL;                  /* leaked: the kernel may still write into it */
 	diw_uring_end(r);
-	close(r->u.fd);
-	if (r->u.hot_fd >= 0)
-		close(r->u.hot_fd);
+	diw_udp_end(&r->u);
 	free(r);
 }
 

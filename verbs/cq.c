@@ -286,7 +286,7 @@ int diw_channel_destroy(struct diw_channel *ch)
 		diw_list_del(&ch->sync.link);
 		diw_engine_unlock(&dev->engine);
 	}
-	close(ch->fd);
+	diw_engine_close_fd(&dev->engine, ch->fd);
 	free(ch);
 	return 0;
 }

@@ -111,8 +111,7 @@ static struct diw_transport *choose_llp(const struct diw_dev_attr *attr, struct 
 
 static void dev_free(struct diw_dev *dev)
 {
-	if (dev->event_fd >= 0)
-		close(dev->event_fd);
+	diw_engine_close_fd(&dev->engine, dev->event_fd);
 	diw_cm_fini(dev);
 	diw_group_fini(dev);
 	diw_loopback_fini(dev);
@@ -254,6 +253,11 @@ int diw_dev_set_arbiter(struct diw_dev *dev, enum diw_arbiter_mode mode)
 	diw_arbiter_set_mode(dev, mode, diw_engine_time(e));
 	diw_engine_unlock(e);
 	return 0;
+}
+
+bool diw_dev_has_fds(struct diw_dev *dev)
+{
+	return diw_engine_has_fds(&dev->engine);
 }
 
 int diw_dev_close(struct diw_dev *dev)

@@ -27,6 +27,12 @@ int diw_cq_retire(struct diw_cq *cq, uint32_t *taken);
 /* All of the list or nothing. */
 int diw_post_send_all(struct diw_qp *qp, const struct diw_send_wr *wr);
 
+/* ---- Devices ---------------------------------------------------------------------------------------------------- */
+
+/* False: the program has closed the device's descriptors, as daemons do. Objects of the device can only be destroyed,
+ * and another device takes its place. */
+bool diw_dev_has_fds(struct diw_dev *dev);
+
 /* ---- Events ----------------------------------------------------------------------------------------------------- */
 
 /* The events that the device raises from now on: a set of 1u << enum diw_event_type, to begin with all. Without

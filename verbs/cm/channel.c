@@ -65,7 +65,7 @@ int diw_cm_destroy(struct diw_cm *cm)
 		diw_engine_unlock(&dev->engine);
 		diw_thread_unuse(&dev->engine);
 	}
-	close(cm->fd);
+	diw_engine_close_fd(&dev->engine, cm->fd);
 	free(cm);
 	return 0;
 }

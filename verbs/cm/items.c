@@ -30,8 +30,7 @@ void diw_cm_fini(struct diw_dev *dev)
 		return;
 	items_free(&e->conns);
 	items_free(&e->rejecting);
-	if (e->epfd >= 0)
-		close(e->epfd);
+	diw_engine_close_fd(&dev->engine, e->epfd);
 	free(e->heap);
 	free(e);
 	dev->cm = NULL;

@@ -102,7 +102,7 @@ struct diw_engine {
 	uint64_t watch_gap;          /* progress thread only: time between two looks */
 
 	/* ---- Sleep (sleep.c). Descriptors are -1 in the simulator, which never sleeps ---- */
-	int epfd;                    /* all descriptors of the turn, if it has many members */
+	int epfd;                    /* kick_fd; and all descriptors of the turn, if it has many members */
 	bool epoll_on;
 	int kick_fd;                 /* wakes the leader */
 	int alarm_fd;                /* a timer for short sleeps on the descriptors, see sleep.c */
@@ -148,6 +148,9 @@ void diw_engine_init(struct diw_engine *e, uint64_t (*clock)(void *ctx), void *c
  * -EMFILE */
 int diw_engine_open(struct diw_engine *e, bool threaded, bool spins);
 void diw_engine_fini(struct diw_engine *e);
+/* False: the program has closed the descriptors, as daemons do. The numbers may be other files'. */
+bool diw_engine_has_fds(struct diw_engine *e);
+void diw_engine_close_fd(struct diw_engine *e, int fd);        /* unless the program has closed it, or FD is -1 */
 /* Call in a child after fork(2). Every engine is dead there, since the child shares the descriptors but has none of the
  * threads. */
 void diw_engine_forked(void);

@@ -45,6 +45,15 @@ void diw_engine_init(struct diw_engine *e, uint64_t (*clock)(void *ctx), void *c
 	diw_list_init(&e->enlisted);
 }
 
+/* The epoll set holds kick_fd, of which it reports nothing. So a second registration fails (EEXIST) while both are the
+ * engine's. */
+static int engine_register(struct diw_engine *e)
+{
+	struct epoll_event none = { 0 };
+
+	return epoll_ctl(e->epfd, EPOLL_CTL_ADD, e->kick_fd, &none);
+}
+
 int diw_engine_open(struct diw_engine *e, bool threaded, bool spins)
 {
 	e->threaded = threaded;
@@ -54,16 +63,40 @@ int diw_engine_open(struct diw_engine *e, bool threaded, bool spins)
 	e->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	e->thread_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	e->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	if (e->epfd >= 0 && e->kick_fd >= 0 && engine_register(e) < 0) {
+		close(e->kick_fd);
+		e->kick_fd = -1;
+	}
 	return e->epfd < 0 || e->kick_fd < 0 || e->thread_fd < 0 || e->alarm_fd < 0 ? -EMFILE : 0;
+}
+
+bool diw_engine_has_fds(struct diw_engine *e)
+{
+	int before = errno;                     /* the caller may be about to return it */
+	bool has = e->epfd < 0 || e->kick_fd < 0;
+
+	if (!has && engine_register(e) == 0)    /* both numbers are the program's */
+		epoll_ctl(e->epfd, EPOLL_CTL_DEL, e->kick_fd, NULL);
+	else
+		has = has || errno == EEXIST;
+	errno = before;
+	return has;
+}
+
+void diw_engine_close_fd(struct diw_engine *e, int fd)
+{
+	if (fd >= 0 && diw_engine_has_fds(e))
+		close(fd);
 }
 
 /* A child after fork(2) must not use mutexes and semaphores of threads: another thread of the parent may have held
  * them. */
 void diw_engine_fini(struct diw_engine *e)
 {
-	int fds[] = { e->epfd, e->kick_fd, e->thread_fd, e->alarm_fd };
+	int fds[] = { e->thread_fd, e->alarm_fd, e->kick_fd, e->epfd };
+	bool own = diw_engine_has_fds(e);
 
-	for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
+	for (size_t i = 0; own && i < sizeof fds / sizeof fds[0]; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
 	sem_destroy(&e->thread_sem);

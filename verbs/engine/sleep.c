@@ -177,7 +177,7 @@ void diw_engine_rouse(struct diw_engine *e)
 	e->asleep_before += e->asleep;
 	e->asleep = 0;
 	if (e->asleep_before)
-		heard = diw_eventfd_set(e->kick_fd) && diw_eventfd_set(e->thread_fd);
+		heard = diw_engine_has_fds(e) && diw_eventfd_set(e->kick_fd) && diw_eventfd_set(e->thread_fd);
 	while (heard && e->asleep_before)
 		pthread_cond_wait(&e->all_awake, &e->lock);
 }

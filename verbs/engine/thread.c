@@ -235,7 +235,7 @@ static void thread_stop(struct diw_engine *e)
 {
 	atomic_store(&e->stop, true);
 	sem_post(&e->thread_sem);
-	if (!diw_eventfd_set(e->thread_fd))
+	if (!diw_engine_has_fds(e) || !diw_eventfd_set(e->thread_fd))
 		pthread_cancel(e->thread);
 	pthread_join(e->thread, NULL);
 }

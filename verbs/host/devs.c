@@ -5,16 +5,19 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "verbs/diw_provider.h"
 #include "verbs/host/route.h"
 
 #define PREFIX "diw_"
 
-/* An interface may have gone, and another one have its name. */
+/* An interface may have gone, and another one have its name. The program may have closed all descriptors. */
 static bool host_dev_lives(struct diw_host_dev *d)
 {
 	unsigned now = d->name[0] ? if_nametoindex(d->ifname) : 0;
 
 	if (d->name[0] && now != d->ifindex && (now || errno == ENODEV))
+		d->name[0] = '\0';
+	if (d->name[0] && !diw_dev_has_fds(d->diw))
 		d->name[0] = '\0';
 	return d->name[0];
 }

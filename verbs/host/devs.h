@@ -9,7 +9,8 @@
 
 struct diw_host_dev {
 	struct diw_host_dev *next;
-	char name[24], ifname[IF_NAMESIZE];  /* name "": the interface is gone, and no search finds the device */
+	char name[24], ifname[IF_NAMESIZE];  /* name "": the interface or the descriptors are gone, and no
+					      * search finds the device */
 	unsigned ifindex;
 	struct diw_dev *diw;
 };

@@ -78,11 +78,28 @@ static void loop_serve(struct diw_loop_thread *t, const struct epoll_event *got,
 	loop_serve_due(l, diw_clock_ns());
 }
 
+/* False: the program has closed the descriptors. The set holds KICK already, or holds another file now. */
+static bool loop_has_fds(const struct diw_loop_thread *t)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int before = errno;                     /* the caller may be about to return it */
+	bool has = false;
+
+	if (epoll_ctl(t->epfd, EPOLL_CTL_ADD, t->kick, &ev) == 0)
+		epoll_ctl(t->epfd, EPOLL_CTL_DEL, t->kick, NULL);
+	else
+		has = errno == EEXIST;
+	errno = before;
+	return has;
+}
+
 static void loop_thread_free(struct diw_loop_thread *t)
 {
-	if (t->epfd >= 0)
+	bool own = t->epfd < 0 || t->kick < 0 || loop_has_fds(t);
+
+	if (own && t->epfd >= 0)
 		close(t->epfd);
-	if (t->kick >= 0)
+	if (own && t->kick >= 0)
 		close(t->kick);
 	free(t);
 }
@@ -132,11 +149,31 @@ static void loop_thread_set(struct diw_loop *l, struct diw_loop_thread *t)
 	pthread_mutex_unlock(&l->rouse_lock);
 }
 
+/* The program has closed the thread's descriptors, and those of the watches. The thread ends if it wakes again; a new
+ * one does its work. */
+static void loop_abandon(struct diw_loop *l)
+{
+	struct diw_list *p, *next;
+
+	l->thread->stop = l->thread->itself = true;
+	pthread_detach(l->thread->thread);
+	loop_thread_set(l, NULL);
+	diw_list_for_each_safe(p, next, &l->watches) {
+		struct diw_watch *w = diw_container(p, struct diw_watch, link);
+
+		if (w->fd >= 0)
+			diw_list_del(p);
+		w->fd = -1;
+	}
+}
+
 static int loop_start(struct diw_loop *l)
 {
 	struct diw_loop_thread *t;
 	int rc;
 
+	if (l->thread && !loop_has_fds(l->thread))
+		loop_abandon(l);
 	if (l->thread)
 		return 0;
 	t = calloc(1, sizeof *t);
@@ -175,7 +212,7 @@ struct diw_loop_thread *diw_loop_stop(struct diw_loop *l)
 		diw_list_del(l->watches.next);
 	if (t && t->generation == diw_fork_generation()) {
 		t->stop = true;
-		heard = loop_rouse(l);
+		heard = loop_has_fds(t) && loop_rouse(l);
 	}
 	loop_thread_set(l, NULL);
 	if (!t)
@@ -216,7 +253,7 @@ int diw_loop_add(struct diw_loop *l, struct diw_watch *w)
 void diw_loop_del(struct diw_loop *l, struct diw_watch *w)
 {
 	diw_list_del(&w->link);
-	if (w->fd >= 0 && l->thread && l->thread->generation == diw_fork_generation())
+	if (w->fd >= 0 && l->thread && l->thread->generation == diw_fork_generation() && loop_has_fds(l->thread))
 		epoll_ctl(l->thread->epfd, EPOLL_CTL_DEL, w->fd, NULL);
 }
 

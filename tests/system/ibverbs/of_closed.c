@@ -95,11 +95,41 @@ static void waiting(void)
 	CHECK(pair_close(&rc[0], &rc[1]) == 0 && ibv_destroy_cq(cq) == 0, "objects are destroyed");
 }
 
+static int descriptors(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* Each limit up to that with which a device opens: a failure says so, and leaves nothing open. */
+static void few_for_a_device(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *c = NULL;
+	int bad = 0, before = descriptors();
+
+	for (rlim_t n = 4; n < 64 && !c; n++) {
+		struct rlimit limit = { n, 4096 };
+
+		setrlimit(RLIMIT_NOFILE, &limit);
+		errno = 0;
+		c = ibv_open_device(list[0]);
+		bad += !c && (errno != EMFILE || descriptors() != before);
+	}
+	CHECK(c && bad == 0 && ibv_close_device(c) == 0 && descriptors() == before,
+	      "a device needs descriptors: EMFILE, and none is left open");
+	ibv_free_device_list(list);
+}
+
 /* Each limit up to that with which all of it works: what fails says so. */
 static void few(void)
 {
 	int bad = 0, good = 0;
 
+	few_for_a_device();
 	open_all();
 	for (rlim_t n = 4; n < 64 && !good; n++) {
 		struct rlimit limit = { n, 4096 };

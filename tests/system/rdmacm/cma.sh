@@ -4,7 +4,7 @@
 # the service of UD queue pairs (cma_udp.c), groups (cma_mcast.c), many connections (cma_many.c), interfaces that
 # disappear and addresses that change (cma_gone.c), the last message before a disconnect (cma_last.c), fork()
 # (cma_fork.c), exit() in a handler (cma_exit.c), listeners that change their channel (cma_migrate.c),
-# signals (cma_signal.c).
+# signals (cma_signal.c), descriptors that the program closes (cma_closed.c).
 # tests/system/clients runs Debian's own programs over the library.
 # DIW_TEST_FULL=1: also a connection whose address disappears, and a connection with an end that nobody can reach. Each
 # takes half a minute.
@@ -26,7 +26,7 @@ fi
 
 for who in ca rnic; do
 	for name in cma_conn cma_ports cma_threads cma_udp cma_mcast cma_many cma_gone cma_last cma_later cma_fork \
-		cma_exit cma_migrate cma_signal; do
+		cma_exit cma_migrate cma_signal cma_closed; do
 		[ $name$MODE != cma_forktsan ] || continue      # ThreadSanitizer cannot follow this fork
 		timeout 600 "$DIW" run --personality $who "$BUILD/tests/system/$name" < /dev/null
 		rc=$?
