@@ -1,19 +1,36 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sockets of the stack itself: socket(2) bypasses preloaded libraries, and close(2) respects what the program does. */
+/* Descriptors of the stack itself, which bypass preloaded libraries, and respect what the program does. */
 #ifndef DIW_BASE_SYS_H
 #define DIW_BASE_SYS_H
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* FD with a number above those of the standard streams; -1 and errno. A program that runs without these streams may
+ * still print, which must not write into a descriptor of the stack. */
+static inline int diw_above_std(int fd)
+{
+	int above, err;
+
+	if (fd < 0 || fd > STDERR_FILENO)
+		return fd;
+	above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	err = errno;
+	close(fd);
+	errno = err;
+	return above;
+}
 
 /* The stack's own sockets must be the kernel's. A preloaded library may give the program other sockets, which use this
  * stack: rdma-core's librspreload replaces each socket by an rsocket. Such a library forwards every call on a socket
  * that it has not created, so only socket(2) has to bypass it. */
 static inline int diw_socket(int domain, int type, int protocol)
 {
-	return (int)syscall(SYS_socket, domain, type, protocol);
+	return diw_above_std((int)syscall(SYS_socket, domain, type, protocol));
 }
 
 /* The number by which the kernel tells sockets apart; 0: FD is not open. */

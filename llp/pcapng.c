@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/ident.h"
+#include "base/sys.h"
 #include "base/wire.h"
 
 #define BUFFER (256u << 10)
@@ -343,7 +344,7 @@ int diw_pcapng_open(const char *path, struct diw_pcapng **out)
 
 	if (!p)
 		return -ENOMEM;
-	p->fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+	p->fd = diw_above_std(open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600));
 	rc = p->fd >= 0 ? file_prepare(p) : -errno;
 	if (rc < 0) {
 		if (p->fd >= 0)

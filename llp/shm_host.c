@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/sys.h"
 #include "llp/shm.h"
 
 #define LOOK_NS DIW_MS
@@ -125,7 +126,7 @@ int diw_shm_host_open(struct diw_shm_host *h)
 {
 	diw_list_init(&h->ports);
 	diw_list_init(&h->streams);
-	h->epfd = epoll_create1(EPOLL_CLOEXEC);
+	h->epfd = diw_above_std(epoll_create1(EPOLL_CLOEXEC));
 	return h->epfd < 0 ? -errno : 0;
 }
 

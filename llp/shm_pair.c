@@ -235,7 +235,7 @@ struct diw_shm_pair *diw_shm_call(struct diw_shm *s, const struct diw_addr *dst,
 static void port_event(struct diw_shm_watch *w, uint64_t now)
 {
 	struct diw_shm *s = diw_container(w, struct diw_shm, watch);
-	int fd = accept4(s->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	int fd = diw_above_std(accept4(s->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 
 	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
 		/* The caller would wait, and no thread could sleep. */

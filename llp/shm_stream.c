@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/sys.h"
 #include "base/wire.h"
 #include "llp/shm_bytes.h"
 
@@ -135,7 +136,7 @@ static void stream_hear(struct shm_stream *n)
 static void stream_decide(struct shm_stream *n)
 {
 	for (int i = 0; i < CALLS_MOST && n->fd < 0; i++) {
-		n->fd = accept4(n->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		n->fd = diw_above_std(accept4(n->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 		if (n->fd < 0 && errno != EAGAIN && errno != EINTR)
 			n->broken = errno;
 		if (n->fd < 0)

@@ -86,7 +86,7 @@ int diw_shm_memory_new(size_t size)
 	/* The limit on the size of files is also one for a memfd: ftruncate(2) would raise SIGXFSZ. */
 	if (getrlimit(RLIMIT_FSIZE, &files) < 0 || files.rlim_cur < size)
 		return -1;
-	fd = memfd_create("diwarp-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	fd = diw_above_std(memfd_create("diwarp-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 	if (fd < 0)
 		return -1;
 	if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) == 0)

@@ -316,7 +316,8 @@ static int tcp_accept(struct diw_stream_listener *l, struct diw_stream **s)
 
 	do {
 		len = sizeof ss;
-		fd = (int)syscall(SYS_accept4, ((struct listener *)l)->fd, &ss, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		fd = diw_above_std((int)syscall(SYS_accept4, ((struct listener *)l)->fd, &ss, &len,
+						SOCK_NONBLOCK | SOCK_CLOEXEC));
 	} while (fd < 0 && broke_before_accept(errno));
 	if (fd < 0)
 		return -errno;

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/eventfd.h"
 #include "base/nocancel.h"
+#include "base/sys.h"
 #include "mpi_glue/glue.h"
 
 #define CQ_LOOK DIW_S                    /* the longest sleep of a program that waits for operations */
@@ -282,9 +283,9 @@ static int cq_open_wait(struct glue_cq *cq)
 {
 	int rc;
 
-	cq->epoll = epoll_create1(EPOLL_CLOEXEC);
-	cq->wake = cq->epoll < 0 ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	cq->timer = cq->wake < 0 ? -1 : timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	cq->epoll = diw_above_std(epoll_create1(EPOLL_CLOEXEC));
+	cq->wake = cq->epoll < 0 ? -1 : diw_above_std(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	cq->timer = cq->wake < 0 ? -1 : diw_above_std(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	if (cq->timer < 0)
 		return -errno;
 	rc = diw_glue_cq_watch(cq, cq->wake);

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/eventfd.h"
+#include "base/sys.h"
 #include "mpi_glue/port_rc.h"
 
 #define RC_TIMEOUT (30 * DIW_S)          /* of a connection until it is up */
@@ -303,7 +304,7 @@ int diw_glue_rc_begin(struct glue_domain *d)
 	d->rc = calloc(1, sizeof *d->rc);
 	if (!d->rc)
 		return -FI_ENOMEM;
-	d->rc->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	d->rc->wake = diw_above_std(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	rc = d->rc->wake < 0 ? -errno : diw_cm_create(d->dev, &d->rc->cm);
 	if (rc == 0)
 		rc = diw_glue_thread_create(&d->rc->thread, rc_thread_main, d);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/eventfd.h"
+#include "base/sys.h"
 #include "mpi_glue/glue.h"
 
 #define PROGRESS_IDLE_MS 2               /* an application that has not looked for so long leaves the work */
@@ -79,8 +80,8 @@ int diw_glue_progress_begin(struct glue_domain *d)
 {
 	int rc;
 
-	d->epoll = epoll_create1(EPOLL_CLOEXEC);
-	d->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	d->epoll = diw_above_std(epoll_create1(EPOLL_CLOEXEC));
+	d->wake = diw_above_std(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	rc = d->epoll < 0 || d->wake < 0 ? -errno : diw_glue_progress_watch(d, d->wake);
 	if (rc == 0)
 		rc = diw_glue_thread_create(&d->thread, progress_main, d);

@@ -10,6 +10,7 @@
 
 #include "base/eventfd.h"
 #include "base/log.h"
+#include "base/sys.h"
 #include "base/trace.h"
 
 #define MAX_DEPTH (1u << 22)
@@ -259,7 +260,7 @@ int diw_channel_create(struct diw_dev *dev, struct diw_channel **out)
 	diw_list_init(&ch->events);
 	diw_list_init(&ch->sync.link);
 	ch->sync.run = channel_sync;
-	ch->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	ch->fd = diw_above_std(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 	rc = ch->fd < 0 ? -EMFILE : diw_engine_lock(&dev->engine);
 	if (rc < 0) {
 		if (ch->fd >= 0)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/sys.h"
 #include "llp/capture.h"
 #include "verbs/cm/cm.h"
 #include "verbs/ifaces.h"
@@ -154,7 +155,7 @@ int diw_dev_open_transport(struct diw_transport *t, const struct diw_dev_info *i
 
 static int open_descriptors(struct diw_dev *dev)
 {
-	dev->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	dev->event_fd = diw_above_std(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 	if (dev->event_fd < 0)
 		return -EMFILE;
 	return diw_engine_open(&dev->engine, dev->info.progress_thread, dev->info.progress_spins);

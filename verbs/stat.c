@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/statpage.h"
+#include "base/sys.h"
 #include "verbs/qp.h"
 
 /* This many queue pairs write their states before every sleep. With more, they write at intervals, so that going to
@@ -169,7 +170,7 @@ static bool page_open(void)
 	if (!stat_is_wanted() || !size_is_allowed())
 		return false;
 	sweep();
-	page.fd = open(DIW_STAT_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	page.fd = diw_above_std(open(DIW_STAT_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
 	if (page.fd < 0)
 		return false;
 	if (fstat(page.fd, &st) == 0) {

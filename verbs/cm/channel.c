@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/sys.h"
 
 static int add_channel(struct diw_dev *dev)
 {
@@ -32,7 +33,7 @@ int diw_cm_create(struct diw_dev *dev, struct diw_cm **out)
 		return -ENOMEM;
 	cm->dev = dev;
 	diw_list_init(&cm->events);
-	cm->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	cm->fd = diw_above_std(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 	rc = cm->fd < 0 ? -EMFILE : diw_thread_use(&dev->engine);
 	if (rc == 0) {
 		rc = add_channel(dev);

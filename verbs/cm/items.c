@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/sys.h"
+
 /* The interval at which a spinning thread polls the set. A connection can wait this long; the data path would notice
  * more frequent system calls. If nothing is being negotiated, only a new connection can wait. */
 #define LOOK_NS (20 * DIW_US)
@@ -233,7 +235,7 @@ struct diw_cm_engine *diw_cm_engine_get(struct diw_dev *dev)
 	if (!e)
 		return NULL;
 	e->dev = dev;
-	e->epfd = sleeps ? epoll_create1(EPOLL_CLOEXEC) : -1;
+	e->epfd = sleeps ? diw_above_std(epoll_create1(EPOLL_CLOEXEC)) : -1;
 	if (e->epfd < 0 && sleeps) {
 		free(e);
 		return NULL;

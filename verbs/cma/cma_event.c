@@ -11,6 +11,7 @@
 #include "base/eventfd.h"
 #include "base/nocancel.h"
 #include "base/restart.h"
+#include "base/sys.h"
 #include "verbs/cma/cma.h"
 
 /* A thread that destroys an identifier, and has itself fetched an event of it, waits this long for another thread to
@@ -30,7 +31,7 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 
 	if (!c)
 		return NULL;
-	c->ch.fd = eventfd(0, EFD_CLOEXEC);
+	c->ch.fd = diw_above_std(eventfd(0, EFD_CLOEXEC));
 	if (c->ch.fd < 0) {
 		free(c);
 		return NULL;

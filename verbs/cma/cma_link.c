@@ -136,7 +136,7 @@ void cma_link_watch(struct cma_dev *d)
 	struct ifreq ifr = { 0 };
 
 	if (watch.fd < 0) {
-		watch.fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+		watch.fd = diw_above_std(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
 		if (watch.fd < 0)
 			return;
 		if (bind(watch.fd, (struct sockaddr *)&groups, sizeof groups) || diw_loop_add(&cma_loop, &watch)) {

@@ -9,6 +9,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/sys.h"
 #include "verbs/engine/int.h"
 
 static unsigned generation;
@@ -59,10 +60,10 @@ int diw_engine_open(struct diw_engine *e, bool threaded, bool spins)
 	e->threaded = threaded;
 	e->spins = threaded && spins;
 	diw_flush_enlist(e);
-	e->epfd = epoll_create1(EPOLL_CLOEXEC);
-	e->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	e->thread_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	e->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	e->epfd = diw_above_std(epoll_create1(EPOLL_CLOEXEC));
+	e->kick_fd = diw_above_std(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+	e->thread_fd = diw_above_std(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+	e->alarm_fd = diw_above_std(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
 	if (e->epfd >= 0 && e->kick_fd >= 0 && engine_register(e) < 0) {
 		close(e->kick_fd);
 		e->kick_fd = -1;

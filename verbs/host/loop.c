@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/eventfd.h"
+#include "base/sys.h"
 #include "verbs/host/fork.h"
 
 #define POLL_NS (10 * DIW_MS)                /* poll interval for a device whose step no other thread runs */
@@ -181,8 +182,8 @@ static int loop_start(struct diw_loop *l)
 		return -ENOMEM;
 	t->loop = l;
 	t->generation = diw_fork_generation();
-	t->epfd = epoll_create1(EPOLL_CLOEXEC);
-	t->kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	t->epfd = diw_above_std(epoll_create1(EPOLL_CLOEXEC));
+	t->kick = diw_above_std(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 	rc = loop_spawn(t);
 	if (rc == 0)
 		loop_thread_set(l, t);

@@ -16,6 +16,7 @@
 #include "base/fault.h"
 #include "base/nocancel.h"
 #include "base/restart.h"
+#include "base/sys.h"
 #include "verbs/of/of.h"
 
 #define QUEUE 256
@@ -45,8 +46,8 @@ int of_async_open(struct of_context *ctx)
 	if (!a)
 		return -ENOMEM;
 	pthread_mutex_init(&a->lock, NULL);
-	a->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	*fd = epoll_create1(EPOLL_CLOEXEC);
+	a->fd = diw_above_std(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+	*fd = diw_above_std(epoll_create1(EPOLL_CLOEXEC));
 	rc = *fd < 0 || watch(*fd, a->fd) < 0 || watch(*fd, diw_event_fd(ctx->dev)) < 0 ? -EMFILE : 0;
 	diw_dev_set_events(ctx->dev, EVENTS);
 	ctx->async = a;

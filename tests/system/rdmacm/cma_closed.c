@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * librdmacm.so.1 and rsockets in a program that closes all descriptors, as daemons do, and whose files then get the
- * numbers. The files are left alone, and new identifiers and sockets work. Each case is a child.
+ * numbers. The files are left alone, and new identifiers and sockets work. Or the program has closed its standard
+ * streams. Each case is a child.
  */
 #include <rdma/rsocket.h>
 #include <sys/stat.h>
@@ -124,6 +125,19 @@ static void sockets(void)
 	CHECK(files_are_as_they_were(), "no file is touched");
 }
 
+/* What it prints would be written into the descriptors of the library. */
+static void silent(void)
+{
+	struct ibv_comp_channel *channel;
+
+	for (int fd = 0; fd < 3; fd++)
+		close(fd);
+	channel = connects() ? ibv_create_comp_channel(a->verbs) : NULL;
+	for (int fd = 0; fd < 3; fd++)
+		failed |= fcntl(fd, F_GETFD) >= 0;
+	failed |= !channel || ibv_destroy_comp_channel(channel) || !all_end();
+}
+
 static void child(void (*run)(void), const char *what)
 {
 	int status;
@@ -144,5 +158,6 @@ int main(void)
 	child(unused, "a program that closes descriptors without identifiers");
 	child(used, "... with identifiers");
 	child(sockets, "... with rsockets");
+	child(silent, "a program without standard streams prints into none of the library's descriptors");
 	return failed;
 }
