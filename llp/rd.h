@@ -99,7 +99,6 @@ struct rd_peer {
 	bool bare;                   /* the peer takes segments without CRC */
 	uint32_t tag, my_tag, epoch, epoch_before, nonce;
 	uint64_t heard, open_at;
-	uint64_t spoke;              /* when its last DATA, ACK or REFUSE came */
 	uint64_t met;                /* when the first datagram with `epoch` came */
 	uint64_t renewed;            /* when the peer's view of this end changed last, as far as this end knows */
 
@@ -122,7 +121,7 @@ struct rd_peer {
 
 	/* ---- Receive ---- */
 	struct rd_held *held, *held_last;
-	uint32_t expect, rx_first, nheld, unacked, echo;
+	uint32_t expect, nheld, unacked, echo;
 	uint32_t period;             /* the number (rd.period) of the period in which it sent a segment last */
 	uint32_t size;               /* octets of one of its segments */
 	uint32_t open_tries;         /* OPENs sent; here, and `replaced`, so that the struct has no holes */

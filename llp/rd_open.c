@@ -11,7 +11,6 @@
 #include "base/siphash.h"
 #include "llp/rd.h"
 
-#define FIRST_BACK (1u << 30)        /* a number so far before the one expected is of an earlier association */
 #define OPEN_FIRST (50 * DIW_MS)     /* the first wait before an OPEN is repeated; doubles each time */
 
 /* A tag allows a new association in the time slot in which it was given, and in the next one. */
@@ -66,11 +65,17 @@ static bool open_is_bare(const struct rd *rd, const struct diw_addr *addr)
 
 void diw_rd_open_came(struct rd *rd, const struct diw_addr *src, const struct diw_rd_hdr *h, uint64_t now)
 {
-	const struct diw_rd_hdr grant = { .kind = DIW_RD_GRANT, .flags = DIW_RD_ECHOES, .tag = h->seq,
+	struct rd_peer *p = diw_rd_peer_find(rd, src);
+	struct diw_rd_hdr grant = { .kind = DIW_RD_GRANT, .flags = DIW_RD_ECHOES, .tag = h->seq,
 		.window = open_is_bare(rd, src) ? DIW_RD_BARE : 0,
 		.time = rd_us(now), .echo = h->time, .my_tag = tag_of(rd, src, h->my_epoch, tag_slot(rd, now)),
 		.my_epoch = rd->cfg.epoch };
 
+	if (p && p->known && p->receiving && p->epoch == h->my_epoch) {
+		grant.flags |= DIW_RD_ACKS;
+		grant.ack = p->expect;
+		p->heard = now;                 /* the announcement that follows must find what GRANT says */
+	}
 	diw_rd_say(rd, &(struct diw_dest){ .addr = *src }, &grant, NULL, 0, now);
 }
 
@@ -87,8 +92,22 @@ static void peer_restarted(struct rd *rd, struct rd_peer *p)
 		diw_rd_tx_fail(rd, p, ECONNRESET);
 }
 
-static void peer_meet(struct rd *rd, struct rd_peer *p, uint32_t tag, uint32_t epoch, uint64_t now)
+/* Numbers the segments for P, none of which has been sent yet, from FIRST on. */
+static void peer_number(struct rd_peer *p, uint32_t first)
 {
+	p->una = p->next_seq = first;
+	for (struct rd_slot *s = p->first; s; s = s->next)
+		s->seq = p->next_seq++;
+}
+
+/* H is a GRANT or an announcement. If P expects a segment of an association that this end has forgotten, the numbers go
+ * on behind those of that association. */
+static void peer_meet(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now)
+{
+	uint32_t epoch = h->my_epoch;
+
+	if (!p->known && (h->flags & DIW_RD_ACKS))
+		peer_number(p, h->ack + RD_LEFT_OUT);
 	if (p->known && p->epoch != epoch)
 		peer_restarted(rd, p);
 	if (!p->known || p->epoch != epoch) {
@@ -98,7 +117,7 @@ static void peer_meet(struct rd *rd, struct rd_peer *p, uint32_t tag, uint32_t e
 	}
 	p->reset &= p->known && p->epoch == epoch;
 	p->known = true;
-	p->tag = tag;
+	p->tag = h->my_tag;
 	p->epoch = epoch;
 	p->heard = now;
 }
@@ -132,7 +151,7 @@ void diw_rd_grant_came(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr
 		rd->l.c->rd_stray++;
 		return;
 	}
-	peer_meet(rd, p, h->my_tag, h->my_epoch, now);
+	peer_meet(rd, p, h, now);
 	p->bare = h->window & DIW_RD_BARE && open_is_bare(rd, &p->dest.addr);
 	peer_ready(rd, p, now);
 }
@@ -169,7 +188,7 @@ static void announce_again(struct rd_peer *p)
 }
 
 /* P sends none of the segments between the number expected and the first that H announces. It has given this end up, or
- * it has got a refusal, or it had forgotten this end and counts from its clock. */
+ * it has got a refusal, or it had forgotten this end. */
 static void numbers_missing(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now)
 {
 	p->renewed = now;
@@ -179,27 +198,10 @@ static void numbers_missing(struct rd *rd, struct rd_peer *p, const struct diw_r
 		diw_rd_peer_gone(rd, p, ECONNRESET);
 }
 
-/* The first number of P's association, or a later one: serial arithmetic compares no numbers that are farther apart. */
-static uint32_t first_known(const struct rd_peer *p)
-{
-	return p->expect - p->rx_first > FIRST_BACK ? p->expect - FIRST_BACK : p->rx_first;
-}
-
-/* Whether `first` is behind the number expected, although it is before the one known by serial arithmetic: P has
- * forgotten this end, and draws from its clock, which runs ahead of the numbers of a long association. A datagram of an
- * association that ended has an older tag, or comes while P sends. */
-static bool first_is_of_clock(const struct rd *rd, const struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now)
-{
-	return p->reset || (now - p->spoke > rd->cfg.idle_ns / 2 &&
-			    tag_is_fresh(rd, &p->dest.addr, p->epoch, h->tag, now));
-}
-
 /* Handles an announcement with a valid tag: its sender may get memory. */
 static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const struct diw_addr *src,
 				      const struct diw_rd_hdr *h, uint64_t now)
 {
-	bool before;
-
 	if (p && p->known && h->my_epoch == p->epoch_before && tag_slot(rd, now) <= tag_slot(rd, p->met) + 1) {
 		rd->l.c->rd_stray++;
 		return NULL;
@@ -215,17 +217,11 @@ static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const st
 	if (!p)
 		return NULL;
 	if (!p->known || p->epoch != h->my_epoch || p->tag != h->my_tag)
-		peer_meet(rd, p, h->my_tag, h->my_epoch, now);
+		peer_meet(rd, p, h, now);
 	p->my_tag = h->tag;
 	if (p->phase != RD_PEER_OPEN)
 		peer_ready(rd, p, now);
-	/* Sequence numbers grow with the clock, so a number before the first one known is of an older association. */
-	before = p->receiving && diw_serial_after(first_known(p), h->first);
-	if (before && !first_is_of_clock(rd, p, h, now)) {
-		rd->l.c->rd_stray++;
-		return NULL;
-	}
-	if (!p->receiving || before || diw_serial_after(h->first, p->expect)) {
+	if (!p->receiving || diw_serial_after(h->first, p->expect)) {
 		if (p->receiving)
 			numbers_missing(rd, p, h, now);
 		diw_rd_rx_forget(rd, p);
@@ -233,7 +229,6 @@ static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const st
 		p->refused = 0;
 		p->expect = h->first;
 	}
-	p->rx_first = h->first;
 	p->reset = false;
 	if (!(h->flags & DIW_RD_ACKS))
 		announce_again(p);
@@ -252,7 +247,7 @@ struct rd_peer *diw_rd_peer_of(struct rd *rd, const struct diw_addr *src, const 
 		p = NULL;
 	}
 	if (p) {
-		p->heard = p->spoke = now;
+		p->heard = now;
 		p->given_up = false;
 	}
 	return p;

@@ -14,7 +14,7 @@ enum diw_rd_kind { DIW_RD_DATA, DIW_RD_ACK, DIW_RD_OPEN, DIW_RD_GRANT, DIW_RD_RE
 
 enum diw_rd_flags {
 	DIW_RD_ASK = 0x80,               /* acknowledge at once */
-	DIW_RD_ACKS = 0x40,              /* ack and window are valid */
+	DIW_RD_ACKS = 0x40,              /* ack and window are valid; GRANT: ack is */
 	DIW_RD_ECHOES = 0x20,            /* echo is valid */
 	DIW_RD_NEW = 0x10,               /* an announcement follows the header */
 	DIW_RD_FLAGS_RSVD = 0x0f,

@@ -569,5 +569,6 @@ Suite *suite_rd(void)
 	suite_add_tcase(s, tcase_rd_crowd());
 	suite_add_tcase(s, tcase_rd_views());
 	suite_add_tcase(s, tcase_rd_waiting());
+	suite_add_tcase(s, tcase_rd_forget());
 	return s;
 }

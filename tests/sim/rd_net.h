@@ -67,5 +67,6 @@ TCase *tcase_rd_fair(void);                    /* rd_fair.c */
 TCase *tcase_rd_crowd(void);                   /* rd_crowd.c */
 TCase *tcase_rd_views(void);                    /* rd_views.c */
 TCase *tcase_rd_waiting(void);                  /* rd_waiting.c */
+TCase *tcase_rd_forget(void);                  /* rd_forget.c */
 
 #endif

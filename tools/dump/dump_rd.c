@@ -54,7 +54,9 @@ void dump_rd_print(const struct dump_rd *rd)
 	if (rd->flags & 0x80)
 		printf(" ask");
 	if (rd->flags & 0x40)
-		printf(rd->kind == RD_KIND_REFUSE ? " ack %u fault 0x%04x" : " ack %u window %u", rd->ack, rd->window);
+		printf(" ack %u", rd->ack);
+	if ((rd->flags & 0x40) && rd->kind != RD_KIND_GRANT)
+		printf(rd->kind == RD_KIND_REFUSE ? " fault 0x%04x" : " window %u", rd->window);
 	if (rd->announces)
 		printf(" epoch 0x%08x first %u", rd->own_epoch, rd->first);
 }
@@ -67,10 +69,10 @@ void dump_rd_json(cJSON *o, const struct dump_rd *rd)
 	cJSON_AddBoolToObject(o, "rd_ask", rd->flags & 0x80);
 	dump_json_hex(o, "rd_tag", rd->tag, 8);
 	json_add_count(o, "rd_number", rd->number);
-	if (rd->flags & 0x40) {
+	if (rd->flags & 0x40)
 		json_add_count(o, "rd_ack", rd->ack);
+	if ((rd->flags & 0x40) && rd->kind != RD_KIND_GRANT)
 		json_add_count(o, "rd_window", rd->window);
-	}
 	if (rd->announces) {
 		dump_json_hex(o, "rd_own_tag", rd->own_tag, 8);
 		dump_json_hex(o, "rd_own_epoch", rd->own_epoch, 8);

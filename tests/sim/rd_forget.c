@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reliable datagrams between two ends of which one has forgotten the other: where its numbers begin, and what the other
+ * one may have taken before. */
+#include <string.h>
+
+#include "tests/sim/rd_app.h"
+
+#define WRAP ((1ull << 32) * DIW_US)     /* after this time numbers that count from the clock begin again */
+#define MANY 3000u                   /* segments of each direction at the begin */
+
+static void all_arrives(int from, uint32_t n)
+{
+	uint32_t came = rda_app[!from].from[from].came, sent = 0;
+	uint64_t end = rda_net.now + DIW_S;
+
+	while (rda_net.now < end) {
+		sent += rda_send_all(from, !from, n - sent, 100);
+		rda_run(DIW_MS);
+	}
+	ck_assert_uint_eq(rda_app[!from].from[from].came, came + n);
+	ck_assert_uint_eq(rda_flow(from, !from)->acked, rda_flow(from, !from)->sent);
+	ck_assert_uint_eq(rda_flow(from, !from)->failed, 0);
+	ck_assert_uint_eq(rda_app[!from].from[from].gone, 0);
+}
+
+/* Two nodes have sent each other MANY segments and talked until SILENT before the time AGE after that. At this time
+ * exactly one has forgotten the other. Returns that one; -1: none or both have forgotten. */
+static int one_forgets_at(uint64_t age, uint64_t silent)
+{
+	uint64_t at;
+
+	rda_begin(2);
+	at = rda_net.now + age;
+	all_arrives(0, MANY);
+	all_arrives(1, MANY);
+	while (rda_net.now + 20 * DIW_S < at - silent) {
+		rda_run(20 * DIW_S);
+		all_arrives(0, 1);
+	}
+	rda_run(at - silent - rda_net.now);
+	all_arrives(0, 1);
+	rda_run(at - rda_net.now);
+	if (rda_net.node[0].c.rd_forgotten == rda_net.node[1].c.rd_forgotten)
+		return -1;
+	return rda_net.node[1].c.rd_forgotten && !rda_net.node[0].c.rd_forgotten;
+}
+
+enum first { FORGOT, REMEMBERS, BOTH };
+
+static void both_speak(void)
+{
+	for (int i = 0; i < 2; i++)
+		ck_assert_uint_gt(rda_send_all(i, !i, 100, 100), 10);
+	rda_run(DIW_S);
+	for (int i = 0; i < 2; i++)
+		all_arrives(i, 0);
+}
+
+/* FIRST speaks first. */
+static void clock_comes_round(uint64_t age, enum first first)
+{
+	int tried = 0;
+
+	for (uint64_t silent = 61 * DIW_S; silent < 80 * DIW_S; silent += DIW_S) {
+		int forgot = one_forgets_at(age, silent);
+
+		if (forgot >= 0) {
+			int speaks = first == FORGOT ? forgot : !forgot;
+
+			tried++;
+			if (first == BOTH)
+				both_speak();
+			all_arrives(speaks, MANY);
+			all_arrives(!speaks, MANY);
+		}
+		rdn_free(&rda_net);
+	}
+	ck_assert_int_gt(tried, 0);
+}
+
+/* The clock of the end that forgot is at a number that the other end has received; or so far behind that number that it
+ * seems to be before it. */
+START_TEST(clock_is_at_an_old_number)
+{
+	const uint64_t age[] = { WRAP + DIW_MS, WRAP, WRAP / 2 + 10 * DIW_S, DIW_S * 200 };
+
+	clock_comes_round(age[_i / 3], (enum first)(_i % 3));
+}
+END_TEST
+
+TCase *tcase_rd_forget(void)
+{
+	TCase *tc = tcase_create("forget");
+
+	tcase_add_loop_test(tc, clock_is_at_an_old_number, 0, 12);
+	tcase_set_timeout(tc, 60);
+	return tc;
+}
