@@ -29,7 +29,7 @@
 /* A segment that is not acknowledged yet. */
 struct rd_slot {
 	struct rd_slot *next;        /* the peer's next slot in order of `seq` */
-	uint64_t sent;               /* time of the last transmission */
+	uint64_t began, sent;        /* times of the first and of the last transmission */
 	uint32_t seq, number;        /* `number`: the link's number of the segment, as up->acked counts */
 	uint32_t len, hdr_len;
 	uint16_t tries;

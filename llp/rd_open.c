@@ -145,19 +145,34 @@ static void peer_ready(struct rd *rd, struct rd_peer *p, uint64_t now)
 	diw_rd_timer_set(rd, p, now);
 }
 
+/* Whether P may have taken a segment that is not acknowledged, and have forgotten it since. P forgets nothing within
+ * the idle time. */
+static bool sent_is_old(const struct rd *rd, const struct rd_peer *p, uint64_t now)
+{
+	return p->first && p->first != p->unsent && now - p->first->began >= rd->cfg.idle_ns / 2;
+}
+
+/* Asks P whether it has forgotten such a segment. */
+static void sent_query(struct rd *rd, struct rd_peer *p, uint64_t now)
+{
+	if (p->phase != RD_PEER_OPENING)
+		diw_rd_open_begin(rd, p, now);
+}
+
 void diw_rd_grant_came(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now)
 {
 	if (!p || p->phase != RD_PEER_OPENING || h->tag != p->nonce) {
 		rd->l.c->rd_stray++;
 		return;
 	}
+	if (!(h->flags & DIW_RD_ACKS) && h->my_epoch == p->epoch && sent_is_old(rd, p, now))
+		diw_rd_tx_fail(rd, p, ECONNRESET);
 	peer_meet(rd, p, h, now);
 	p->bare = h->window & DIW_RD_BARE && open_is_bare(rd, &p->dest.addr);
 	peer_ready(rd, p, now);
 }
 
-/* Handles a RESET: the peer has lost its state, or the tag is too old. A peer keeps state for longer than a sender
- * retries, so a peer that has lost its state has taken none of the segments that wait. */
+/* Handles a RESET: the peer has lost its state, or the tag is too old. */
 void diw_rd_reset_came(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now)
 {
 	if (!p || !p->known || p->phase == RD_PEER_OPENING || h->tag != p->tag) {
@@ -219,7 +234,9 @@ static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const st
 	if (!p->known || p->epoch != h->my_epoch || p->tag != h->my_tag)
 		peer_meet(rd, p, h, now);
 	p->my_tag = h->tag;
-	if (p->phase != RD_PEER_OPEN)
+	if (!(h->flags & DIW_RD_ACKS) && sent_is_old(rd, p, now))
+		sent_query(rd, p, now);
+	else if (p->phase != RD_PEER_OPEN)
 		peer_ready(rd, p, now);
 	if (!p->receiving || diw_serial_after(h->first, p->expect)) {
 		if (p->receiving)

@@ -136,6 +136,7 @@ static void batch_sent(struct rd *rd, struct rd_peer *p, struct tx_batch *b, int
 		}
 		if (s == p->unsent)
 			p->unsent = s->next;
+		s->began = s->tries ? s->began : now;
 		s->tries = (uint16_t)(s->tries + (s->tries < UINT16_MAX));
 		s->sent = now;
 		p->flight++;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reliable datagrams between two ends of which one has forgotten the other: where its numbers begin, and what the other
  * one may have taken before. */
+#include <errno.h>
 #include <string.h>
 
 #include "tests/sim/rd_app.h"
@@ -88,11 +89,61 @@ START_TEST(clock_is_at_an_old_number)
 }
 END_TEST
 
+/* ---- Processes that do not run ---- */
+
+/* Node 0's process does not run for NS from now on. */
+static void node_0_sleeps(uint64_t ns)
+{
+	rda_net.node[0].ready_at = rda_net.now + ns;
+	rda_run(ns);
+}
+
+/* Node 1 has taken a message, and its acknowledgement is lost. Node 0, which does not run for so long that node 1
+ * forgets it, must not send this message to node 1 again. SPEAKS: node 1 has announced itself again meanwhile. */
+static void sleeps_before_the_acknowledgement(uint64_t ns, bool speaks)
+{
+	bool forgotten = ns > 80 * DIW_S;
+
+	rda_begin(2);
+	all_arrives(0, 10);
+	all_arrives(1, 10);
+	rda_net.node[0].deaf_from = rda_net.now;
+	rda_net.node[0].deaf_to = rda_net.now + DIW_MS;
+	ck_assert_uint_eq(rda_send_all(0, 1, 3, 100), 3);
+	rda_run(50 * DIW_US);
+	ck_assert_uint_eq(rda_app[1].from[0].came, 13);
+	node_0_sleeps(ns);
+	ck_assert_uint_eq(rda_net.node[1].c.rd_forgotten, forgotten);
+	if (speaks)
+		ck_assert_uint_eq(rda_send_all(1, 0, 3, 100), 3);
+	rda_run(15 * DIW_S);
+	ck_assert_uint_eq(rda_app[1].from[0].came, 13);
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, forgotten ? 10 : 13);
+	ck_assert_uint_eq(rda_flow(0, 1)->failed, forgotten ? 3 : 0);
+	ck_assert_uint_eq(rda_flow(1, 0)->failed, 0);
+	for (int i = 0; i < 2; i++)
+		ck_assert_uint_eq(rda_send_all(i, !i, 3, 100), 3);
+	rda_run(DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, forgotten ? 13 : 16);
+	ck_assert_uint_eq(rda_app[1].from[0].came, 16);
+	ck_assert_uint_eq(rda_flow(1, 0)->acked, speaks ? 16 : 13);
+	rdn_free(&rda_net);
+}
+
+START_TEST(sender_sleeps)
+{
+	const unsigned seconds[] = { 1, 9, 20, 50, 100, 600 };
+
+	sleeps_before_the_acknowledgement(seconds[_i / 2] * DIW_S, _i % 2);
+}
+END_TEST
+
 TCase *tcase_rd_forget(void)
 {
 	TCase *tc = tcase_create("forget");
 
 	tcase_add_loop_test(tc, clock_is_at_an_old_number, 0, 12);
+	tcase_add_loop_test(tc, sender_sleeps, 0, 12);
 	tcase_set_timeout(tc, 60);
 	return tc;
 }
