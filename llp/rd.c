@@ -76,10 +76,15 @@ static void peers_sweep(struct rd *rd, uint32_t count, uint64_t now)
 	}
 }
 
+/* A process that did not run for long has not asked the peers that owe it answers. It does before the next search. */
 static void peers_sweep_due(struct rd *rd, uint64_t now)
 {
-	peers_sweep(rd, rd->buckets / SWEEP_PARTS, now);
-	rd->sweep_at = rd->peers.used ? now + rd->cfg.idle_ns / 4 / SWEEP_PARTS : DIW_NEVER;
+	uint64_t pause = rd->cfg.idle_ns / 4 / SWEEP_PARTS;
+
+	rd->sweep_late = now - rd->sweep_at >= pause && !rd->sweep_late;
+	if (!rd->sweep_late)
+		peers_sweep(rd, rd->buckets / SWEEP_PARTS, now);
+	rd->sweep_at = rd->peers.used ? now + pause : DIW_NEVER;
 }
 
 struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, bool announced, uint64_t now)
@@ -460,7 +465,7 @@ static void rd_carve(struct rd *rd, size_t small, size_t large, size_t held)
 	memset(rd->senders, 0, sizeof rd->senders);
 	rd->timers = rd->queued = rd->unpushed = rd->offers = rd->nstalled = 0;
 	rd->offer_at = rd->sweep_at = DIW_NEVER;
-	rd->peers_wanted = rd->blocked = rd->flush = false;
+	rd->peers_wanted = rd->blocked = rd->flush = rd->sweep_late = false;
 }
 
 static int rd_memory(struct rd *rd)

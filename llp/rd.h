@@ -164,6 +164,7 @@ struct rd {
 	struct diw_rd_hdr ack;       /* of the segment with which it came, at ack_at */
 	uint64_t ack_at, ack_rtt;
 	bool drained;                /* the last poll has emptied the socket */
+	bool sweep_late;             /* the last search was left out, since it was due long before */
 	bool peers_wanted;           /* send found no place in the table of peers */
 	bool blocked;                /* the link below took fewer segments than it was given */
 	bool flush;                  /* the link below may have staged segments */

@@ -86,9 +86,9 @@ static void app_room(void *ctx, const struct diw_addr *peer)
 static void app_gone(void *ctx, const struct diw_addr *peer, int errnum)
 {
 	const struct rdn_node *node = ctx;
+	struct rda_flow *f = &rda_app[node - rda_net.node].from[peer->ip[15] - 1];
 
-	if (errnum)
-		rda_app[node - rda_net.node].from[peer->ip[15] - 1].gone++;
+	*(errnum ? &f->gone : &f->forgot) += 1;
 }
 
 static void data_fill(uint8_t *data, uint32_t seq, uint32_t len)

@@ -16,7 +16,7 @@
 /* Node A's state of its messages to node B, and of messages from B. */
 struct rda_flow {
 	uint32_t sent, acked, failed, came, life;    /* life: of the sender's process, as last seen by the receiver */
-	uint32_t gone;               /* number of reports of the link that the sender is gone */
+	uint32_t gone, forgot;       /* number of reports of the link that the sender is gone; had forgotten this end */
 	uint64_t bytes;
 	bool waits;                  /* waits until the link takes more to that node */
 };

@@ -138,12 +138,39 @@ START_TEST(sender_sleeps)
 }
 END_TEST
 
+/* Node 0 waits for an answer, and does not run while node 1 sends it and gives node 0 up. When it runs again, it does
+ * not forget node 1 before it has asked: it is told that no answer will come. */
+START_TEST(asker_sleeps)
+{
+	rda_begin(2);
+	all_arrives(1, 10);
+	rda_run((uint64_t)_i * DIW_S);                          /* the search for idle peers is at another place */
+	all_arrives(0, 10);
+	rda_net.node[0].deaf_from = rda_net.now;
+	rda_net.node[0].deaf_to = DIW_NEVER;
+	ck_assert_uint_eq(rda_send_all(1, 0, 1, 100), 1);
+	node_0_sleeps(90 * DIW_S);
+	ck_assert_uint_eq(rda_flow(1, 0)->failed, 1);
+	rda_net.node[0].deaf_to = rda_net.now;
+	ck_assert_uint_eq(rda_send_all(0, 1, 1, 100), 1);       /* as rdmap/rd_ask.c probes */
+	rda_run(DIW_S);
+	ck_assert_uint_eq(rda_flow(0, 1)->acked, 11);
+	rda_app[0].from[1].came = rda_flow(1, 0)->sent;
+	ck_assert_uint_eq(rda_send_all(1, 0, 1, 100), 1);
+	rda_run(DIW_S);
+	ck_assert_uint_eq(rda_flow(1, 0)->acked, 11);
+	ck_assert_uint_eq(rda_app[0].from[1].gone + rda_app[0].from[1].forgot, 1);
+	rdn_free(&rda_net);
+}
+END_TEST
+
 TCase *tcase_rd_forget(void)
 {
 	TCase *tc = tcase_create("forget");
 
 	tcase_add_loop_test(tc, clock_is_at_an_old_number, 0, 12);
 	tcase_add_loop_test(tc, sender_sleeps, 0, 12);
+	tcase_add_loop_test(tc, asker_sleeps, 0, 32);
 	tcase_set_timeout(tc, 60);
 	return tc;
 }
