@@ -131,10 +131,18 @@ void diw_rd_say(struct rd *rd, const struct diw_dest *to, const struct diw_rd_hd
 
 /* ---- Time ---- */
 
+/* The stalled peers behind P, which was served last, are the first ones of the next turn. */
+static void stalled_turn_end(struct rd *rd, struct rd_peer *p)
+{
+	diw_list_del(&rd->stalled);
+	diw_list_add_tail(p->stalled.next, &rd->stalled);
+}
+
 /* Offers the segments of stalled peers to the layer above again, in turn. The turn is broken off after OFFERS_MAX
  * refusals, so that a step is short. */
 static void stalled_offer(struct rd *rd, uint64_t now)
 {
+	struct rd_peer *served = NULL;
 	uint32_t refused = 0;
 
 	if (now < rd->offer_at)
@@ -145,7 +153,11 @@ static void stalled_offer(struct rd *rd, uint64_t now)
 
 		diw_rd_rx_deliver(rd, p, now);
 		refused = p->expect == before ? refused + 1 : 0;
+		if (!refused && !diw_list_empty(&p->stalled))
+			served = p;
 	}
+	if (!rd->offers && served)
+		stalled_turn_end(rd, served);
 	rd->offer_at = rd->offers && rd->nstalled ? now + OFFERS_PAUSE : DIW_NEVER;
 }
 

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "llp/rd.h"
-#include "tests/sim/rd_net.h"
+#include "tests/sim/rd_app.h"
 
 #define MANY 16384u
 #define LIMIT_US 1.0                 /* of a removal, which takes some 0.01 us */
@@ -69,6 +69,43 @@ START_TEST(many_peers_leave)
 }
 END_TEST
 
+static int receives;
+
+static int receives_rx(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now)
+{
+	n = n < receives ? n : receives;
+	receives -= n;
+	return n ? rda_up.rx(ctx, src, segs, n, now) : 0;
+}
+
+/* A receiver posts one receive in a millisecond, and has more than that to receive from each of eight peers: each peer
+ * gets its share. */
+START_TEST(slow_for_all)
+{
+	struct diw_rd_cfg cfg = rda_cfg();
+	struct diw_link_up up = rda_up;
+	struct diw_link *l;
+
+	up.rx = receives_rx;
+	receives = 0;
+	rda_begin(9);
+	rdn_stop(&rda_net, 0);
+	rdn_start(&rda_net, 0, &cfg, &up);
+	l = rda_net.node[0].l;
+	for (int ms = 0; ms < 2000; ms++) {
+		for (int from = 1; from < 9; from++)
+			rda_send_all(from, 0, 1000, 100);
+		receives++;
+		l->ops->poll(l, 1, rda_net.now);
+		l->ops->flush(l, rda_net.now);
+		rda_run(DIW_MS);
+	}
+	for (int from = 1; from < 9; from++)
+		ck_assert_uint_gt(rda_app[0].from[from].came, 200);
+	rdn_free(&rda_net);
+}
+END_TEST
+
 TCase *tcase_rd_waiting(void)
 {
 	TCase *tc = tcase_create("waiting");
@@ -76,5 +113,6 @@ TCase *tcase_rd_waiting(void)
 	tcase_add_loop_test(tc, a_peer_leaves, 0, 5);
 	tcase_add_test(tc, many_peers_leave);
 	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, slow_for_all);
 	return tc;
 }
