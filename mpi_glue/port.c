@@ -333,6 +333,18 @@ static void port_resume(struct glue_ep *ep)
 	}
 }
 
+/* Continues all that waits for room or for an answer, which is nothing most of the time. */
+static void port_continue(struct glue_ep *ep)
+{
+	if (diw_list_empty(&ep->domain->inboxes) && diw_list_empty(&ep->held) && diw_list_empty(&ep->telling) &&
+	    diw_list_empty(&ep->waiting))
+		return;
+	diw_glue_inbox_run(ep->domain);
+	diw_glue_hold_run(ep);
+	diw_glue_gone_run(ep);
+	port_resume(ep);
+}
+
 bool diw_glue_port_arm(struct glue_ep *ep)
 {
 	struct diw_cq *which;
@@ -361,10 +373,7 @@ static int port_work(struct glue_ep *ep)
 		ep->port->ops->settle(ep);
 	if (n == 0)
 		diw_glue_alive_look(ep->domain);
-	diw_glue_inbox_run(ep->domain);
-	diw_glue_hold_run(ep);
-	diw_glue_gone_run(ep);
-	port_resume(ep);
+	port_continue(ep);
 	if (n == 0 || ep->missing >= PORT_BATCH)        /* not before the program has the message */
 		recvs_post(ep);
 	return n;
