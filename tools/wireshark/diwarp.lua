@@ -223,7 +223,7 @@ local function rd_header(t, tvb)
 	local info = string.format("rd-%s %.0f", RD_KINDS[kind], tvb(8, 4):uint())
 	if math.floor(flags / 64) % 2 == 1 then
 		t:add(F.rd_ack, tvb(12, 4))
-		t:add(F.rd_window, tvb(2, 2))
+		if RD_KINDS[kind] ~= "grant" then t:add(F.rd_window, tvb(2, 2)) end
 		info = info .. string.format(" ack %.0f", tvb(12, 4):uint())
 	end
 	if news then
