@@ -341,6 +341,13 @@ static int rd_send(struct diw_link *l, const struct diw_dest *dst, const struct 
 	return i;
 }
 
+/* Looks at an acknowledgement that has waited until the program's answer left. Not if the layer above waits for slots:
+ * it is told of them within a poll. Returns whether there was one, which may have let segments leave. */
+static bool ack_take_behind(struct rd *rd)
+{
+	return rd->acker && !rd->acker->wants && !rd->queue[RD_WANTING].n && ack_take(rd);
+}
+
 static int rd_flush(struct diw_link *l, uint64_t now)
 {
 	struct rd *rd = rd_of(l);
@@ -348,6 +355,8 @@ static int rd_flush(struct diw_link *l, uint64_t now)
 
 	unsent_push_staying(rd, now);
 	rc = rd->lower->ops->flush(rd->lower, now);
+	if (!rc && !rd->blocked && ack_take_behind(rd))
+		rc = rd->lower->ops->flush(rd->lower, now);
 	rd->flush = rc != 0;
 	if (rc || !rd->blocked)
 		return rc;
