@@ -230,8 +230,8 @@ static bool ack_is_news(const struct rd_peer *p, const struct diw_rd_hdr *h)
 	return p->first || !p->answered || h->ack + h->window != p->edge;
 }
 
-/* The acknowledgement that comes with a segment waits for the next poll, so that the segment goes up first. A newer one
- * of the same peer takes its place. */
+/* The acknowledgement that comes with a segment waits for the next flush or poll, so that the segment goes up first. A
+ * newer one of the same peer takes its place. */
 static void ack_keep(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now)
 {
 	if (rd->acker && (rd->acker != p || diw_serial_after(rd->ack.ack, h->ack)))
@@ -289,8 +289,8 @@ static int rd_rx_from(void *ctx, const struct diw_addr *src, const struct diw_li
 		struct diw_rd_hdr h;
 		uint32_t len = diw_rd_hdr_decode(&h, segs[i].data, segs[i].len);
 
-		if (len && h.kind != DIW_RD_DATA)
-			ack_take(rd);
+		if (len && (h.kind != DIW_RD_DATA || h.flags & DIW_RD_NEW))
+			ack_take(rd);           /* it is of the association as it is now */
 		if (!len || segs[i].group)
 			rd->l.c->rd_malformed++;
 		else if (h.kind == DIW_RD_OPEN)
