@@ -14,7 +14,7 @@
 
 #include "base/sys.h"
 
-static uint64_t fnv(uint64_t h, const void *data, size_t len)
+static uint64_t ident_fnv(uint64_t h, const void *data, size_t len)
 {
 	const uint8_t *p = data;
 
@@ -49,7 +49,7 @@ static bool guid_from_mac(const char *ifname, uint8_t guid[8])
  * hash of the name, the boot id and the namespace. */
 static void guid_from_place(const char *ifname, uint8_t guid[8])
 {
-	uint64_t h = fnv(0xcbf29ce484222325u, ifname, strlen(ifname));
+	uint64_t h = ident_fnv(0xcbf29ce484222325u, ifname, strlen(ifname));
 	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
 	struct stat ns;
 	char id[64];
@@ -57,11 +57,11 @@ static void guid_from_place(const char *ifname, uint8_t guid[8])
 
 	if (fd >= 0) {
 		n = read(fd, id, sizeof id);
-		h = n > 0 ? fnv(h, id, (size_t)n) : h;
+		h = n > 0 ? ident_fnv(h, id, (size_t)n) : h;
 		close(fd);
 	}
 	if (stat("/proc/self/ns/net", &ns) == 0)
-		h = fnv(h, &ns.st_ino, sizeof ns.st_ino);
+		h = ident_fnv(h, &ns.st_ino, sizeof ns.st_ino);
 	diw_put64(guid, h);
 	guid[0] = 2;                            /* locally administered */
 }

@@ -166,8 +166,8 @@ static size_t line_append(char *line, size_t n, const char *fmt, va_list ap)
 	return m < 0 ? n : n + (size_t)m < LINE - 2 ? n + (size_t)m : LINE - 2;
 }
 
-static size_t addf(char *line, size_t n, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static size_t addf(char *line, size_t n, const char *fmt, ...)
+static size_t line_add(char *line, size_t n, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static size_t line_add(char *line, size_t n, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -191,12 +191,13 @@ static void log_message(int level, const char *err, const char *fmt, va_list ap)
 		return;
 	if (path && *path) {
 		clock_gettime(CLOCK_REALTIME, &ts);
-		n = addf(line, n, "%lld.%06ld ", (long long)ts.tv_sec, ts.tv_nsec / 1000);
+		n = line_add(line, n, "%lld.%06ld ", (long long)ts.tv_sec, ts.tv_nsec / 1000);
 	}
-	n = addf(line, n, "%s: %.64s[%ld]: %s", how.name, program_invocation_short_name, (long)getpid(), names[level]);
+	n = line_add(line, n, "%s: %.64s[%ld]: %s", how.name, program_invocation_short_name, (long)getpid(),
+		     names[level]);
 	n = line_append(line, n, fmt, ap);
 	if (err)
-		n = addf(line, n, " (%s)", err);
+		n = line_add(line, n, " (%s)", err);
 	line_sanitize(line, n);
 	line[n++] = '\n';
 	fd = path && *path ? log_open(path) : STDERR_FILENO;

@@ -78,7 +78,7 @@ void diw_cancel_as(int type, void (*undo)(void *arg), void *arg)
 
 /* ---- Twins. The Makefile reads their names from the lines that begin with TWIN ---- */
 
-static inline int off(void)
+static inline int cancel_disable(void)
 {
 	int state;
 
@@ -90,7 +90,7 @@ static inline int off(void)
 	type diw_nocancel_##name params;                 \
 	type diw_nocancel_##name params                  \
 	{                                                \
-		int state = off();                       \
+		int state = cancel_disable();                       \
 		type rc = name args;                     \
 							 \
 		pthread_setcancelstate(state, NULL);     \
@@ -101,7 +101,7 @@ static inline int off(void)
 	type diw_nocancel_##name params;                 \
 	type diw_nocancel_##name params                  \
 	{                                                \
-		int state = off();                       \
+		int state = cancel_disable();                       \
 		va_list ap;                              \
 		type rc;                                 \
 							 \

@@ -4,7 +4,7 @@
 
 struct sip { uint64_t v[4]; };
 
-static uint64_t rotate(uint64_t x, int by)
+static uint64_t word_rotate(uint64_t x, int by)
 {
 	return x << by | x >> (64 - by);
 }
@@ -16,14 +16,14 @@ static void sip_rounds(struct sip *s, int n)
 	while (n--) {
 		v[0] += v[1];
 		v[2] += v[3];
-		v[1] = rotate(v[1], 13) ^ v[0];
-		v[3] = rotate(v[3], 16) ^ v[2];
-		v[0] = rotate(v[0], 32);
+		v[1] = word_rotate(v[1], 13) ^ v[0];
+		v[3] = word_rotate(v[3], 16) ^ v[2];
+		v[0] = word_rotate(v[0], 32);
 		v[2] += v[1];
 		v[0] += v[3];
-		v[1] = rotate(v[1], 17) ^ v[2];
-		v[3] = rotate(v[3], 21) ^ v[0];
-		v[2] = rotate(v[2], 32);
+		v[1] = word_rotate(v[1], 17) ^ v[2];
+		v[3] = word_rotate(v[3], 21) ^ v[0];
+		v[2] = word_rotate(v[2], 32);
 	}
 }
 

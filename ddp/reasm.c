@@ -66,7 +66,7 @@ static struct diw_recv *reasm_end(struct diw_ddp *d, struct diw_reasm *m, uint64
 	return recv;
 }
 
-static void evict(struct diw_ddp *d, struct diw_reasm *m, uint64_t now)
+static void reasm_evict(struct diw_ddp *d, struct diw_reasm *m, uint64_t now)
 {
 	d->c->reasm_evicted++;
 	diw_ddp_recv_return(d, reasm_end(d, m, now));
@@ -166,7 +166,7 @@ static uint16_t reasm_admit(struct diw_ddp *d, const struct diw_ddp_seg *seg, ui
 		diw_ddp_recv_return(d, *recv);
 	if (fault || *recv)
 		return fault;
-	evict(d, victim, now);
+	reasm_evict(d, victim, now);
 	return take_recv(d, seg, recv);
 }
 
@@ -264,7 +264,7 @@ void diw_reasms_close_source(struct diw_ddp *d, struct diw_source *src, uint64_t
 	struct diw_list *l, *next;
 
 	diw_list_for_each_safe(l, next, &src->reasms)
-		evict(d, diw_container(l, struct diw_reasm, src_link), now);
+		reasm_evict(d, diw_container(l, struct diw_reasm, src_link), now);
 }
 
 void diw_reasms_timers(struct diw_ddp *d, uint64_t now)

@@ -167,7 +167,7 @@ static void close_record(struct diw_ddp *d, struct diw_record *r, uint8_t reason
 
 /* ---- Opening ---- */
 
-static uint64_t window(const struct diw_ddp *d)
+static uint64_t record_window(const struct diw_ddp *d)
 {
 	return diw_min64(d->cfg.reorder_window, d->cfg.record_timeout);
 }
@@ -176,7 +176,7 @@ static void begin_closing(struct diw_ddp *d, struct diw_record *r, uint64_t now)
 {
 	if (r->close_ns)
 		return;
-	r->close_ns = now + window(d);
+	r->close_ns = now + record_window(d);
 	diw_list_del(&r->timer);
 	diw_list_add_tail(&d->dg->records.closing, &r->timer);
 }
@@ -442,7 +442,7 @@ void diw_records_timers(struct diw_ddp *d, uint64_t now)
 
 		if (now < r->close_ns)
 			break;
-		r->waited_ns = (uint32_t)diw_min64(now - r->close_ns + window(d), UINT32_MAX);
+		r->waited_ns = (uint32_t)diw_min64(now - r->close_ns + record_window(d), UINT32_MAX);
 		close_record(d, r, DIW_CLOSE_WINDOW);
 	}
 	while ((l = diw_list_first(&d->dg->records.idle))) {

@@ -46,7 +46,7 @@ static bool source_holds(const struct diw_source *src)
 	return src->nrecords || src->nreasm || src->reader;
 }
 
-static int kind_of(const struct diw_source *src)
+static int source_kind(const struct diw_source *src)
 {
 	bool writer = src->have_newest || src->over_until_ns;
 
@@ -60,7 +60,7 @@ void diw_source_settle(struct diw_sources *s, struct diw_source *src)
 	src->quiet = false;
 	if (source_holds(src))
 		return;
-	diw_list_add_tail(&s->idle[kind_of(src)][false], &src->lru);
+	diw_list_add_tail(&s->idle[source_kind(src)][false], &src->lru);
 	s->due_ns = diw_min64(s->due_ns, src->last_ns + DIW_SOURCE_QUIET_NS);
 }
 
@@ -89,7 +89,7 @@ static struct diw_source *source_create(struct diw_sources *s, const struct diw_
 	return src;
 }
 
-static void give_ring_back(struct diw_sources *s, struct diw_source *src)
+static void source_return_ring(struct diw_sources *s, struct diw_source *src)
 {
 	if (src->closed)
 		diw_pool_put(&s->rings, src->closed);
@@ -97,14 +97,14 @@ static void give_ring_back(struct diw_sources *s, struct diw_source *src)
 	src->nclosed = src->closed_at = 0;
 }
 
-static void expire(struct diw_sources *s, struct diw_source *src)
+static void source_expire(struct diw_sources *s, struct diw_source *src)
 {
 	struct diw_source **p = source_bucket(s, &src->addr);
 
 	while (*p != src)
 		p = &(*p)->hnext;
 	*p = src->hnext;
-	give_ring_back(s, src);
+	source_return_ring(s, src);
 	diw_list_del(&src->lru);
 	diw_list_del(&src->heavy);
 	diw_pool_put(&s->pool, src);
@@ -117,7 +117,7 @@ struct place {
 	bool rival;                  /* the address has state in another epoch */
 };
 
-static struct diw_source *longest_idle(const struct diw_sources *s)
+static struct diw_source *source_longest_idle(const struct diw_sources *s)
 {
 	for (int kind = 0; kind < DIW_SOURCE_KINDS; kind++) {
 		const struct diw_list *l = diw_list_first(&s->idle[kind][true]);
@@ -132,7 +132,7 @@ static struct diw_source *longest_idle(const struct diw_sources *s)
 
 /* Few epochs of an address have state, so that forged epochs do not displace the real one. False: every source that
  * could be displaced holds something. */
-static bool find_place(const struct diw_sources *s, const struct diw_addr *addr, struct place *at)
+static bool source_find_place(const struct diw_sources *s, const struct diw_addr *addr, struct place *at)
 {
 	struct diw_source *o, *rival = NULL;
 	int n = 0;
@@ -141,7 +141,7 @@ static bool find_place(const struct diw_sources *s, const struct diw_addr *addr,
 		if (!diw_addr_eq(&o->addr, addr))
 			continue;
 		n++;
-		if (!source_holds(o) && !o->proved && (o->quiet || kind_of(o) == DIW_SOURCE_BLANK) &&
+		if (!source_holds(o) && !o->proved && (o->quiet || source_kind(o) == DIW_SOURCE_BLANK) &&
 		    (!rival || o->last_ns < rival->last_ns))
 			rival = o;
 	}
@@ -151,18 +151,18 @@ static bool find_place(const struct diw_sources *s, const struct diw_addr *addr,
 		return (at->victim = rival);
 	if (s->pool.used < s->pool.cap)
 		return true;
-	return (at->victim = longest_idle(s));
+	return (at->victim = source_longest_idle(s));
 }
 
-static struct diw_source *take_place(struct diw_ddp *d, const struct place *at, const struct diw_addr *addr,
-				     uint16_t epoch)
+static struct diw_source *source_take_place(struct diw_ddp *d, const struct place *at, const struct diw_addr *addr,
+					    uint16_t epoch)
 {
 	struct diw_sources *s = &d->dg->sources;
 	struct diw_source *src, *o;
 
 	if (at->victim) {
 		d->c->source_evicted++;
-		expire(s, at->victim);
+		source_expire(s, at->victim);
 	}
 	src = source_create(s, addr, epoch);
 	for (o = at->rival ? *source_bucket(s, addr) : NULL; o; o = o->hnext)
@@ -192,7 +192,7 @@ uint16_t diw_source_may(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64
 	*out = diw_source_find(d, seg->src, seg->h.epoch);
 	if (*out)
 		return now < (*out)->over_until_ns ? DIW_FAULT_EPOCH_OLD : 0;
-	if (find_place(s, seg->src, &at))
+	if (source_find_place(s, seg->src, &at))
 		return 0;
 	if (at.rival)                           /* the address's owner gets a place by its proof */
 		d->ulp->challenge(d->ulp_ctx, seg, now);
@@ -201,7 +201,7 @@ uint16_t diw_source_may(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64
 
 /* A source that has proved its address keeps its state longer than others. So the proof is asked for if places are
  * short. It is also asked for if the address has several epochs, since the proof ends the others. */
-static void ask_source(struct diw_ddp *d, struct diw_source *src, const struct diw_ddp_seg *seg, uint64_t now)
+static void source_challenge(struct diw_ddp *d, struct diw_source *src, const struct diw_ddp_seg *seg, uint64_t now)
 {
 	const struct diw_pool *pool = &d->dg->sources.pool;
 
@@ -219,15 +219,15 @@ struct diw_source *diw_source_get(struct diw_ddp *d, const struct diw_ddp_seg *s
 	struct place at;
 
 	if (!src) {
-		find_place(s, seg->src, &at);
-		src = take_place(d, &at, seg->src, seg->h.epoch);
+		source_find_place(s, seg->src, &at);
+		src = source_take_place(d, &at, seg->src, seg->h.epoch);
 		src->last_ns = s->now = now;
 		diw_source_settle(s, src);
 	} else {
 		diw_source_touch(d, src, now);
 	}
 	if (!src->proved)
-		ask_source(d, src, seg, now);
+		source_challenge(d, src, seg, now);
 	return src;
 }
 
@@ -238,7 +238,7 @@ static void source_end_epoch(struct diw_ddp *d, struct diw_source *src, uint64_t
 {
 	diw_records_close_source(d, src);
 	diw_reasms_close_source(d, src, now);
-	give_ring_back(&d->dg->sources, src);
+	source_return_ring(&d->dg->sources, src);
 	src->have_newest = src->have_floor = src->proved = src->reads = false;
 	src->rival = true;
 	src->over_until_ns = now + DIW_SOURCE_OLD_EPOCH_NS;
@@ -249,8 +249,8 @@ static void source_end_epoch(struct diw_ddp *d, struct diw_source *src, uint64_t
 
 /* Ends the other epochs of the address. Returns the one to displace if the proved epoch has no place yet. That one
  * holds nothing more. A forged epoch is preferred to one of which late segments may still come. */
-static struct diw_source *end_others(struct diw_ddp *d, const struct diw_addr *addr, const struct diw_source *src,
-				     uint64_t now)
+static struct diw_source *source_end_rivals(struct diw_ddp *d, const struct diw_addr *addr,
+					    const struct diw_source *src, uint64_t now)
 {
 	struct diw_source *o, *least = NULL;
 	uint64_t worth = 0, least_worth = 0;
@@ -279,14 +279,14 @@ struct diw_source *diw_source_prove(struct diw_ddp *d, const struct diw_addr *ad
 	if (src && now < src->over_until_ns)
 		return NULL;
 	s->now = now;
-	least = end_others(d, addr, src, now);
+	least = source_end_rivals(d, addr, src, now);
 	if (!src) {
-		if (!find_place(s, addr, &at)) {
+		if (!source_find_place(s, addr, &at)) {
 			if (!least)
 				return NULL;
 			at.victim = least;
 		}
-		src = take_place(d, &at, addr, epoch);
+		src = source_take_place(d, &at, addr, epoch);
 	}
 	src->proved = true;
 	src->reads |= read;
@@ -310,7 +310,7 @@ bool diw_source_is_closed(const struct diw_source *src, uint32_t msn)
 	return false;
 }
 
-static void raise_floor(struct diw_source *src, uint32_t msn)
+static void source_raise_floor(struct diw_source *src, uint32_t msn)
 {
 	if (!src->have_floor || diw_serial_after(msn, src->floor))
 		src->floor = msn;
@@ -322,14 +322,14 @@ void diw_source_set_closed(struct diw_sources *s, struct diw_source *src, uint32
 	if (!src->closed)
 		src->closed = diw_pool_get(&s->rings);  /* there are as many rings as sources: never NULL */
 	if (src->nclosed == DIW_SOURCE_CLOSED)
-		raise_floor(src, src->closed[src->closed_at]);
+		source_raise_floor(src, src->closed[src->closed_at]);
 	else
 		src->nclosed++;
 	src->closed[src->closed_at] = msn;
 	src->closed_at = (src->closed_at + 1) % DIW_SOURCE_CLOSED;
 }
 
-static int class_of(uint32_t nrecords)
+static int source_class(uint32_t nrecords)
 {
 	return nrecords < DIW_SOURCE_CLASSES ? (int)nrecords : DIW_SOURCE_CLASSES - 1;
 }
@@ -337,14 +337,14 @@ static int class_of(uint32_t nrecords)
 void diw_source_count_record(struct diw_ddp *d, struct diw_source *src, int by)
 {
 	struct diw_sources *s = &d->dg->sources;
-	int before = class_of(src->nrecords);
+	int before = source_class(src->nrecords);
 
 	src->nrecords += by;
 	diw_source_changed(d, src);
-	if (class_of(src->nrecords) == before)
+	if (source_class(src->nrecords) == before)
 		return;
 	diw_list_del(&src->heavy);
-	diw_list_add_tail(&s->heavy[class_of(src->nrecords)], &src->heavy);
+	diw_list_add_tail(&s->heavy[source_class(src->nrecords)], &src->heavy);
 }
 
 struct diw_source *diw_source_heaviest(const struct diw_sources *s)
@@ -358,35 +358,35 @@ struct diw_source *diw_source_heaviest(const struct diw_sources *s)
 /* ---- Timers ---- */
 
 /* All messages of a quiet source have ended, so the floor replaces the ring. */
-static void become_quiet(struct diw_sources *s, struct diw_source *src)
+static void source_become_quiet(struct diw_sources *s, struct diw_source *src)
 {
 	if (src->have_newest)
-		raise_floor(src, src->newest);
-	give_ring_back(s, src);
+		source_raise_floor(src, src->newest);
+	source_return_ring(s, src);
 	src->quiet = true;
 	diw_list_del(&src->lru);
-	diw_list_add_tail(&s->idle[kind_of(src)][true], &src->lru);
+	diw_list_add_tail(&s->idle[source_kind(src)][true], &src->lru);
 }
 
-static uint64_t due_at(const struct diw_list *idle, uint64_t since)
+static uint64_t sources_due_at(const struct diw_list *idle, uint64_t since)
 {
 	const struct diw_list *l = diw_list_first(idle);
 
 	return l ? diw_container(l, struct diw_source, lru)->last_ns + since : DIW_NEVER;
 }
 
-static struct diw_source *first_due(const struct diw_list *idle, uint64_t since, uint64_t now)
+static struct diw_source *sources_first_due(const struct diw_list *idle, uint64_t since, uint64_t now)
 {
-	return now >= due_at(idle, since) ? diw_container(diw_list_first(idle), struct diw_source, lru) : NULL;
+	return now >= sources_due_at(idle, since) ? diw_container(diw_list_first(idle), struct diw_source, lru) : NULL;
 }
 
-static uint64_t next_due(const struct diw_sources *s)
+static uint64_t sources_next_due(const struct diw_sources *s)
 {
 	uint64_t t = DIW_NEVER;
 
 	for (int kind = 0; kind < DIW_SOURCE_KINDS; kind++) {
-		t = diw_min64(t, due_at(&s->idle[kind][false], DIW_SOURCE_QUIET_NS));
-		t = diw_min64(t, due_at(&s->idle[kind][true], DIW_SOURCE_EXPIRY_NS));
+		t = diw_min64(t, sources_due_at(&s->idle[kind][false], DIW_SOURCE_QUIET_NS));
+		t = diw_min64(t, sources_due_at(&s->idle[kind][true], DIW_SOURCE_EXPIRY_NS));
 	}
 	return t;
 }
@@ -399,14 +399,14 @@ void diw_sources_timers(struct diw_ddp *d, uint64_t now)
 	if (now < s->due_ns)
 		return;
 	for (int kind = 0; kind < DIW_SOURCE_KINDS; kind++) {
-		while ((src = first_due(&s->idle[kind][false], DIW_SOURCE_QUIET_NS, now)))
-			become_quiet(s, src);
-		while ((src = first_due(&s->idle[kind][true], DIW_SOURCE_EXPIRY_NS, now))) {
+		while ((src = sources_first_due(&s->idle[kind][false], DIW_SOURCE_QUIET_NS, now)))
+			source_become_quiet(s, src);
+		while ((src = sources_first_due(&s->idle[kind][true], DIW_SOURCE_EXPIRY_NS, now))) {
 			d->c->source_expired++;
-			expire(s, src);
+			source_expire(s, src);
 		}
 	}
-	s->due_ns = next_due(s);
+	s->due_ns = sources_next_due(s);
 }
 
 uint64_t diw_sources_deadline(const struct diw_ddp *d)

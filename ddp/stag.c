@@ -10,14 +10,14 @@
 #include "base/wire.h"
 
 /* Open addressing with linear probing; the index is random, so it is its own hash. */
-static uint32_t home(const struct diw_stag_table *t, uint32_t stag)
+static uint32_t stag_home(const struct diw_stag_table *t, uint32_t stag)
 {
 	return (stag >> 8) & t->mask;
 }
 
-static struct diw_stag *lookup(const struct diw_stag_table *t, uint32_t stag)
+static struct diw_stag *stag_lookup(const struct diw_stag_table *t, uint32_t stag)
 {
-	for (uint32_t i = home(t, stag); t->slot[i]; i = (i + 1) & t->mask)
+	for (uint32_t i = stag_home(t, stag); t->slot[i]; i = (i + 1) & t->mask)
 		if (t->slot[i]->stag == stag)
 			return t->slot[i];
 	return NULL;
@@ -25,7 +25,7 @@ static struct diw_stag *lookup(const struct diw_stag_table *t, uint32_t stag)
 
 struct diw_stag *diw_stag_at(const struct diw_stag_table *t, uint32_t stag)
 {
-	for (uint32_t i = home(t, stag); t->slot[i]; i = (i + 1) & t->mask)
+	for (uint32_t i = stag_home(t, stag); t->slot[i]; i = (i + 1) & t->mask)
 		if (t->slot[i]->stag >> 8 == stag >> 8)
 			return t->slot[i];
 	return NULL;
@@ -45,9 +45,9 @@ void diw_stag_fini(struct diw_stag_table *t)
 	t->slot = NULL;
 }
 
-static void insert(struct diw_stag_table *t, struct diw_stag *s)
+static void stag_insert(struct diw_stag_table *t, struct diw_stag *s)
 {
-	uint32_t i = home(t, s->stag);
+	uint32_t i = stag_home(t, s->stag);
 
 	while (t->slot[i])
 		i = (i + 1) & t->mask;
@@ -64,7 +64,7 @@ static int stag_table_grow(struct diw_stag_table *t)
 		return -ENOMEM;
 	for (uint32_t i = 0; i <= t->mask; i++)
 		if (t->slot[i])
-			insert(&bigger, t->slot[i]);
+			stag_insert(&bigger, t->slot[i]);
 	free(t->slot);
 	*t = bigger;
 	return 0;
@@ -88,7 +88,7 @@ int diw_stag_add(struct diw_stag_table *t, struct diw_stag *s)
 		index = (uint32_t)diw_random() & 0xffffff;
 	while (index <= DIW_STAG_INDEX_CHOSEN || diw_stag_at(t, index << 8));
 	s->stag = index << 8 | (diw_random() & 0xff);
-	insert(t, s);
+	stag_insert(t, s);
 	t->n++;
 	return 0;
 }
@@ -103,14 +103,14 @@ int diw_stag_add_chosen(struct diw_stag_table *t, struct diw_stag *s)
 		return -EEXIST;
 	if (stag_make_room(t) < 0)
 		return -ENOMEM;
-	insert(t, s);
+	stag_insert(t, s);
 	t->n++;
 	return 0;
 }
 
 void diw_stag_remove(struct diw_stag_table *t, struct diw_stag *s)
 {
-	uint32_t i = home(t, s->stag);
+	uint32_t i = stag_home(t, s->stag);
 
 	while (t->slot[i] != s)
 		i = (i + 1) & t->mask;
@@ -121,14 +121,14 @@ void diw_stag_remove(struct diw_stag_table *t, struct diw_stag *s)
 		struct diw_stag *moved = t->slot[i];
 
 		t->slot[i] = NULL;
-		insert(t, moved);
+		stag_insert(t, moved);
 	}
 }
 
 static inline struct diw_stag *stag_find(const struct diw_stag_table *t, uint32_t stag,
 					 const struct diw_stag_user *user)
 {
-	struct diw_stag *s = lookup(t, stag);
+	struct diw_stag *s = stag_lookup(t, stag);
 
 	return s && !s->invalid && s->pd == user->pd && (!s->qp || s->qp == user->qp) ? s : NULL;
 }

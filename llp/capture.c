@@ -37,7 +37,7 @@ static struct diw_pcapng *file;
 static pid_t file_owner;                     /* the process that opened the file; a child opens its own, or logs why it
 					      * cannot */
 
-static void warn(const char *path, int err)
+static void capture_warn(const char *path, int err)
 {
 	diw_log(DIW_LOG_TELL, "DIWARP_PCAP=%s: %s; nothing %s captured", path,
 		err == -EBUSY ? "another process writes it (%p in the name stands for the process id)" :
@@ -69,7 +69,7 @@ struct diw_pcapng *diw_capture_file(const char *path)
 		if (rc == 0)
 			rc = diw_pcapng_open(name, &file);
 		if (rc < 0)
-			warn(path, rc);
+			capture_warn(path, rc);
 	}
 	found = file;
 	pthread_mutex_unlock(&file_lock);
@@ -90,7 +90,7 @@ void diw_capture_forked(void)
 void diw_capture_check(int rc)
 {
 	if (rc < 0)
-		warn(diw_capture_path() ? diw_capture_path() : "", rc);
+		capture_warn(diw_capture_path() ? diw_capture_path() : "", rc);
 }
 
 /* TO: the address that the datagram came to, if not LOCAL; else NULL. */
@@ -129,7 +129,7 @@ static void capture_burst(struct diw_capture *c, const struct diw_dgram_burst *b
 	} while (left > 0);
 }
 
-static void flush(struct diw_capture *c)
+static void capture_flush(struct diw_capture *c)
 {
 	diw_capture_check(diw_pcapng_flush(c->file));
 	c->flush_at = DIW_NEVER;
@@ -191,7 +191,7 @@ static void close_wire(struct diw_dgram *d)
 	struct diw_capture *c = of_wire(d);
 
 	c->lower->ops->close(c->lower);
-	flush(c);
+	capture_flush(c);
 	if (!c->impair)
 		free(c);
 }
@@ -225,7 +225,7 @@ static int top_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint6
 		c->rx = *b;
 		c->ndropped = 0;
 	} else if (now >= c->flush_at) {
-		flush(c);
+		capture_flush(c);
 	}
 	return got;
 }
@@ -266,7 +266,7 @@ static const struct diw_dgram_ops top_ops = {
 
 /* ---- The fate of datagrams ---- */
 
-static void dropped(struct diw_dgram_watch *w, const uint8_t *at, const char *reason)
+static void capture_dropped(struct diw_dgram_watch *w, const uint8_t *at, const char *reason)
 {
 	struct diw_capture *c = diw_container(w, struct diw_capture, watch);
 	uintptr_t off = (uintptr_t)at - (uintptr_t)c->rx.iov->iov_base;
@@ -282,15 +282,15 @@ static void dropped(struct diw_dgram_watch *w, const uint8_t *at, const char *re
 	c->dropped[i] = reason;
 }
 
-static void seen(struct diw_dgram_watch *w, uint64_t now)
+static void capture_seen(struct diw_dgram_watch *w, uint64_t now)
 {
 	struct diw_capture *c = diw_container(w, struct diw_capture, watch);
 
 	capture_burst(c, &c->rx, false, NULL, now);
 }
 
-static void lost(struct diw_impair_watch *w, bool tx, const struct diw_addr *peer, const struct iovec *iov, size_t off,
-		 uint32_t len, uint64_t now)
+static void capture_lost(struct diw_impair_watch *w, bool tx, const struct diw_addr *peer, const struct iovec *iov,
+			 size_t off, uint32_t len, uint64_t now)
 {
 	struct diw_capture *c = diw_container(w, struct diw_capture, losses);
 	struct diw_pcapng_packet k = { .outbound = tx, .iov = iov, .off = off, .len = len, .comment = "impair_lost" };
@@ -313,8 +313,8 @@ int diw_capture_open(struct diw_pcapng *to, uint64_t epoch_ns, struct diw_dgram 
 	c->lower = lower;
 	c->wire = (struct diw_dgram){ .ops = &wire_ops, .local = lower->local, .rcvbuf = lower->rcvbuf,
 				       .state = lower->state, .c = lower->c };
-	c->watch = (struct diw_dgram_watch){ .dropped = dropped, .seen = seen };
-	c->losses.lost = lost;
+	c->watch = (struct diw_dgram_watch){ .dropped = capture_dropped, .seen = capture_seen };
+	c->losses.lost = capture_lost;
 	*wire = &c->wire;
 	*out = c;
 	return 0;

@@ -61,7 +61,7 @@ uint64_t diw_impair_line_deadline(const struct diw_impair_line *l)
 
 /* ---- Entries ---- */
 
-static void reclaim(struct diw_impair_line *l)
+static void line_reclaim(struct diw_impair_line *l)
 {
 	while (l->entry_count) {
 		struct diw_impair_entry *e =
@@ -108,13 +108,13 @@ static struct diw_impair_entry *entry_copy(struct diw_impair_line *l, const stru
 static void entry_free(struct diw_impair_line *l, struct diw_impair_entry *e)
 {
 	e->used = false;
-	reclaim(l);
+	line_reclaim(l);
 }
 
 /* ---- Decisions ---- */
 
 /* The number of IP fragments. A fragment carries a multiple of 8 bytes (RFC 791 section 3.2, RFC 8200 section 4.5). */
-static uint32_t fragments(const struct diw_impair_line *l, const struct diw_addr *peer, uint32_t len)
+static uint32_t ip_fragments(const struct diw_impair_line *l, const struct diw_addr *peer, uint32_t len)
 {
 	uint32_t ip = diw_addr_is_v4(peer) ? 20 : 40, each;
 
@@ -133,13 +133,13 @@ static bool burst_loses(struct diw_impair_line *l)
 	return l->s.bad;
 }
 
-static bool loses(struct diw_impair_line *l, const struct diw_addr *peer, uint32_t len)
+static bool line_loses(struct diw_impair_line *l, const struct diw_addr *peer, uint32_t len)
 {
 	bool lost = l->p.mask >> l->s.index & 1;
 
 	l->s.index = (l->s.index + 1) % 64;
 	if (l->loss || l->p.burst > 0)
-		for (uint32_t n = fragments(l, peer, len); n > 0; n--) {
+		for (uint32_t n = ip_fragments(l, peer, len); n > 0; n--) {
 			if (l->loss && diw_rng_next(&l->s.rng) >> 11 < l->loss)
 				lost = true;
 			if (l->p.burst > 0 && burst_loses(l))
@@ -148,7 +148,7 @@ static bool loses(struct diw_impair_line *l, const struct diw_addr *peer, uint32
 	return lost;
 }
 
-static bool happens(struct diw_impair_line *l, double p)
+static bool line_chance(struct diw_impair_line *l, double p)
 {
 	return p > 0 && diw_rng_chance(&l->s.rng, p);
 }
@@ -156,8 +156,8 @@ static bool happens(struct diw_impair_line *l, double p)
 /* ---- A datagram's way: held back, delayed, out ---- */
 
 /* Loses E, or if E is NULL, the LEN bytes at AT of the burst that is being decided. */
-static void lose(struct diw_impair_line *l, struct diw_impair_cursor at, uint32_t len, struct diw_impair_entry *e,
-		 uint64_t now)
+static void datagram_lose(struct diw_impair_line *l, struct diw_impair_cursor at, uint32_t len,
+			  struct diw_impair_entry *e, uint64_t now)
 {
 	l->c->impair_lost++;
 	if (l->watch && e) {
@@ -181,7 +181,7 @@ void diw_impair_line_tell(struct diw_impair_line *l, const struct diw_dgram_burs
 	l->nlost = 0;
 }
 
-static void delay(struct diw_impair_line *l, struct diw_impair_entry *e, uint64_t due)
+static void entry_delay(struct diw_impair_line *l, struct diw_impair_entry *e, uint64_t due)
 {
 	e->due = due;
 	diw_list_add_tail(&l->delayed, &e->node);
@@ -189,28 +189,28 @@ static void delay(struct diw_impair_line *l, struct diw_impair_entry *e, uint64_
 }
 
 /* Passes E, or if E is NULL, the LEN bytes of B at AT. */
-static void pass(struct diw_impair_line *l, const struct diw_dgram_burst *b, struct diw_impair_cursor at, uint32_t len,
-		 struct diw_impair_entry *e, uint64_t now)
+static void datagram_pass(struct diw_impair_line *l, const struct diw_dgram_burst *b, struct diw_impair_cursor at,
+			  uint32_t len, struct diw_impair_entry *e, uint64_t now)
 {
 	if (l->p.delay) {
 		if (!e)
 			e = entry_copy(l, b, at, len);
 		if (!e) {
-			lose(l, at, len, NULL, now);
+			datagram_lose(l, at, len, NULL, now);
 			return;
 		}
 		l->c->impair_delayed++;
-		delay(l, e, now + l->p.delay);
+		entry_delay(l, e, now + l->p.delay);
 	} else if (l->nrun < DIW_IMPAIR_RUN) {
 		l->run[l->nrun++] = (struct diw_impair_item){ e, e ? (struct diw_impair_cursor){ 0, 0 } : at, len };
 	} else {
-		lose(l, at, len, e, now);
+		datagram_lose(l, at, len, e, now);
 	}
 }
 
 /* A datagram has come behind those that are held back, some of which may leave now. CAME is its entry if it is itself
  * held back. */
-static void overtaken(struct diw_impair_line *l, const struct diw_impair_entry *came, uint64_t now)
+static void entries_overtaken(struct diw_impair_line *l, const struct diw_impair_entry *came, uint64_t now)
 {
 	struct diw_list *pos, *tmp;
 
@@ -222,7 +222,7 @@ static void overtaken(struct diw_impair_line *l, const struct diw_impair_entry *
 			continue;
 		diw_list_del(&e->node);
 		l->nheld--;
-		pass(l, NULL, (struct diw_impair_cursor){ 0, 0 }, e->len, e, now);
+		datagram_pass(l, NULL, (struct diw_impair_cursor){ 0, 0 }, e->len, e, now);
 	}
 }
 
@@ -238,9 +238,9 @@ static void hold_entry(struct diw_impair_line *l, struct diw_impair_entry *e, in
 static void one_copy(struct diw_impair_line *l, const struct diw_dgram_burst *b, struct diw_impair_cursor at,
 		     uint32_t len, uint64_t now)
 {
-	bool corrupt = len && happens(l, l->p.corrupt);
+	bool corrupt = len && line_chance(l, l->p.corrupt);
 	uint64_t bit = corrupt ? diw_rng_next(&l->s.rng) % (len * 8ull) : 0;
-	bool late = happens(l, l->p.reorder);
+	bool late = line_chance(l, l->p.reorder);
 	int behind = late ? 1 + (int)(diw_rng_next(&l->s.rng) % HOLD_BEHIND) : 0;
 	struct diw_impair_entry *e = NULL;
 
@@ -248,7 +248,7 @@ static void one_copy(struct diw_impair_line *l, const struct diw_dgram_burst *b,
 	if (corrupt || late) {
 		e = entry_copy(l, b, at, len);
 		if (!e) {
-			lose(l, at, len, NULL, now);
+			datagram_lose(l, at, len, NULL, now);
 			return;
 		}
 	}
@@ -259,9 +259,9 @@ static void one_copy(struct diw_impair_line *l, const struct diw_dgram_burst *b,
 	if (late)
 		hold_entry(l, e, behind, now);
 	else
-		pass(l, b, at, len, e, now);
+		datagram_pass(l, b, at, len, e, now);
 	if (l->nheld)
-		overtaken(l, late ? e : NULL, now);
+		entries_overtaken(l, late ? e : NULL, now);
 }
 
 void diw_impair_advance(const struct iovec *iov, struct diw_impair_cursor *at, uint32_t len)
@@ -286,12 +286,12 @@ int diw_impair_line_thin(struct diw_impair_line *l, const struct diw_dgram_burst
 	for (uint32_t at = 0, end = 0; at < b->len; at += b->seg) {
 		uint32_t len = b->len - at < b->seg ? b->len - at : b->seg;
 
-		if (loses(l, &b->peer.addr, len)) {
+		if (line_loses(l, &b->peer.addr, len)) {
 			struct diw_impair_cursor from = { 0, 0 };
 
 			if (l->watch)
 				diw_impair_advance(b->iov, &from, at);
-			lose(l, from, len, NULL, now);
+			datagram_lose(l, from, len, NULL, now);
 			continue;
 		}
 		if (n && end == at)
@@ -312,10 +312,10 @@ void diw_impair_line_plan(struct diw_impair_line *l, const struct diw_dgram_burs
 	do {
 		uint32_t len = left < b->seg ? left : b->seg;
 
-		if (loses(l, &b->peer.addr, len)) {
-			lose(l, at, len, NULL, now);
+		if (line_loses(l, &b->peer.addr, len)) {
+			datagram_lose(l, at, len, NULL, now);
 		} else {
-			bool twice = happens(l, l->p.dup);
+			bool twice = line_chance(l, l->p.dup);
 
 			one_copy(l, b, at, len, now);
 			if (twice) {
@@ -339,7 +339,7 @@ void diw_impair_line_release(struct diw_impair_line *l, uint64_t now)
 			break;
 		diw_list_del(&e->node);
 		l->nheld--;
-		delay(l, e, now + l->p.delay);
+		entry_delay(l, e, now + l->p.delay);
 	}
 	while (l->nrun < DIW_IMPAIR_RUN && !diw_list_empty(&l->delayed)) {
 		struct diw_impair_entry *e = diw_container(l->delayed.next, struct diw_impair_entry, node);
@@ -362,7 +362,7 @@ void diw_impair_line_end(struct diw_impair_line *l, const struct diw_dgram_burst
 		struct diw_impair_entry *e = r->e ? r->e : l->arena ? entry_copy(l, b, r->at, r->len) : NULL;
 
 		if (!e) {
-			lose(l, r->at, r->len, NULL, now);
+			datagram_lose(l, r->at, r->len, NULL, now);
 			continue;
 		}
 		e->due = now;

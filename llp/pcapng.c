@@ -58,7 +58,7 @@ static uint8_t *put_word(uint8_t *p, uint32_t v)
 	return put_bytes(p, &v, sizeof v);
 }
 
-static uint8_t *pad(uint8_t *p, size_t len)
+static uint8_t *block_pad(uint8_t *p, size_t len)
 {
 	for (; len % 4; len++)
 		*p++ = 0;
@@ -69,7 +69,7 @@ static uint8_t *put_option(uint8_t *p, uint16_t code, const void *value, size_t 
 {
 	uint16_t head[2] = { code, (uint16_t)len };
 
-	return pad(put_bytes(put_bytes(p, head, sizeof head), value, len), len);
+	return block_pad(put_bytes(put_bytes(p, head, sizeof head), value, len), len);
 }
 
 /* Writes both length fields of the block from BEGIN to P. */
@@ -105,7 +105,7 @@ static void begin_file(struct diw_pcapng *p)
 /* ---- IP, UDP and TCP headers ---- */
 
 /* The sum of RFC 1071. Every piece except the last has an even number of bytes. */
-static uint32_t sum16(uint32_t sum, const uint8_t *p, size_t len)
+static uint32_t inet_sum(uint32_t sum, const uint8_t *p, size_t len)
 {
 	for (; len > 1; p += 2, len -= 2)
 		sum += diw_get16(p);
@@ -156,7 +156,7 @@ static uint8_t *put_ip_header(uint8_t *p, const struct diw_pcapng_packet *k, uin
 		p[9] = protocol;
 		memcpy(p + 12, k->src->ip + 12, 4);
 		memcpy(p + 16, k->dst->ip + 12, 4);
-		diw_put16(p + 10, fold_sum(sum16(0, p, IPV4_LEN)));
+		diw_put16(p + 10, fold_sum(inet_sum(0, p, IPV4_LEN)));
 		*n = 8;
 		return p + 12;
 	}
@@ -189,7 +189,7 @@ static uint8_t *put_packet(uint8_t *p, const struct diw_pcapng_packet *k)
 	len = (uint32_t)(end - body);
 	field = put_transport(body, k, len);
 	addrs = put_ip_header(p, k, protocol, len, &n);
-	sum = fold_sum(sum16(sum16(protocol + len, addrs, n), body, len));
+	sum = fold_sum(inet_sum(inet_sum(protocol + len, addrs, n), body, len));
 	diw_put16(field, (uint16_t)(sum || k->tcp ? sum : 0xffff));     /* in UDP, 0 means no checksum (RFC 768) */
 	return end;
 }
@@ -272,7 +272,7 @@ static void append_packet(struct diw_pcapng *p, const struct diw_pcapng_packet *
 	q = put_word(put_word(b, BLOCK_EPB) + 4, 0);
 	q = put_word(put_word(q, (uint32_t)(k->ns >> 32)), (uint32_t)k->ns);
 	packet = put_word(put_word(q, len), len);
-	q = pad(put_packet(packet, k), len);
+	q = block_pad(put_packet(packet, k), len);
 	if (k->comment)
 		q = put_option(q, OPT_COMMENT, k->comment, strnlen(k->comment, MAX_COMMENT));
 	q = put_option(q, OPT_EPB_FLAGS, &(uint32_t){ k->outbound ? 2 : 1 }, 4);

@@ -22,7 +22,7 @@ static size_t bytes_piece(uint64_t pos, size_t most)
 	return left < most ? left : most;
 }
 
-static size_t least(size_t a, uint64_t b)
+static size_t bytes_min(size_t a, uint64_t b)
 {
 	return b < a ? (size_t)b : a;
 }
@@ -50,7 +50,7 @@ ssize_t diw_shm_write(struct diw_shm_end *tx, const struct iovec *iov, int n)
 		for (size_t at = 0, len; at < iov[i].iov_len; at += len, done += len, tx->tail += len) {
 			if (bytes_room(tx) < SHARE && !learn_head(tx))
 				return -EPROTO;
-			len = bytes_piece(tx->tail, least(least(iov[i].iov_len - at, SHARE), bytes_room(tx)));
+			len = bytes_piece(tx->tail, bytes_min(bytes_min(iov[i].iov_len - at, SHARE), bytes_room(tx)));
 			if (len == 0)
 				goto out;
 			memcpy(tx->ring->data + tx->tail % DIW_SHM_BYTES, from + at, len);
@@ -100,7 +100,8 @@ ssize_t diw_shm_read(struct diw_shm_end *rx, const struct iovec *iov, int n)
 		for (size_t at = 0, len; at < iov[i].iov_len; at += len, done += len) {
 			if (rx->tail == rx->head && !learn_tail(rx))
 				return -EPROTO;
-			len = bytes_piece(rx->head, least(least(iov[i].iov_len - at, SHARE), rx->tail - rx->head));
+			len = bytes_piece(rx->head, bytes_min(bytes_min(iov[i].iov_len - at, SHARE),
+							      rx->tail - rx->head));
 			if (len == 0)
 				goto out;
 			memcpy(to + at, rx->ring->data + rx->head % DIW_SHM_BYTES, len);

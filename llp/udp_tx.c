@@ -16,7 +16,7 @@
 #define KEPT_RETRY (100 * DIW_US)
 #define HOT_AFTER 1024               /* consecutive bursts to one peer, after which the peer gets its own socket */
 
-struct cursor {
+struct burst_cursor {
 	int i;
 	size_t off;
 };
@@ -195,7 +195,7 @@ static int tx_call(struct diw_udp *u, const struct iovec *iov, int niov, uint32_
 
 /* Collects the next LEN bytes of a burst. Returns the number of entries, or -EMSGSIZE if one call cannot take so
  * many. */
-static int slice_next(struct diw_udp *u, const struct diw_dgram_burst *b, struct cursor *c, uint32_t len)
+static int slice_next(struct diw_udp *u, const struct diw_dgram_burst *b, struct burst_cursor *c, uint32_t len)
 {
 	int n = 0;
 
@@ -209,13 +209,13 @@ static int slice_next(struct diw_udp *u, const struct diw_dgram_burst *b, struct
 		len -= (uint32_t)take;
 		c->off += take;
 		if (take == have)
-			*c = (struct cursor){ c->i + 1, 0 };
+			*c = (struct burst_cursor){ c->i + 1, 0 };
 	}
 	return n;
 }
 
 /* The socket became full within a burst. The burst counts as taken, so this dgram must send the rest later. */
-static void keep_rest(struct diw_udp *u, const struct diw_dgram_burst *b, struct cursor c, uint32_t done)
+static void keep_rest(struct diw_udp *u, const struct diw_dgram_burst *b, struct burst_cursor c, uint32_t done)
 {
 	uint32_t at = 0;
 
@@ -224,7 +224,7 @@ static void keep_rest(struct diw_udp *u, const struct diw_dgram_burst *b, struct
 
 		memmove(u->kept_buf + at, (uint8_t *)b->iov[c.i].iov_base + c.off, n);
 		at += (uint32_t)n;
-		c = (struct cursor){ c.i + 1, 0 };
+		c = (struct burst_cursor){ c.i + 1, 0 };
 	}
 	u->kept_iov = (struct iovec){ u->kept_buf, at };
 	u->kept = (struct diw_dgram_burst){ .peer = b->peer, .iov = &u->kept_iov, .niov = 1, .len = at,
@@ -292,7 +292,7 @@ static void tx_refused(struct diw_udp *u, const struct diw_dgram_burst *b, uint3
 static int tx_burst(struct diw_udp *u, const struct diw_dgram_burst *b)
 {
 	struct tx_state s = { .per_call = 1 };
-	struct cursor at = { 0, 0 };
+	struct burst_cursor at = { 0, 0 };
 	uint32_t done = 0;
 
 	tx_towards(u, &b->peer);
@@ -302,7 +302,7 @@ static int tx_burst(struct diw_udp *u, const struct diw_dgram_burst *b)
 		uint64_t most = (uint64_t)s.per_call * b->seg;
 		uint32_t len = b->len - done < most ? b->len - done : (uint32_t)most;
 		uint32_t count = (len + b->seg - 1) / b->seg;
-		struct cursor next = at;
+		struct burst_cursor next = at;
 		bool whole = len == b->len && b->niov <= IOV_MAX;
 		int niov = whole ? b->niov : slice_next(u, b, &next, len);
 		int err = niov < 0 ? niov : tx_call(u, whole ? b->iov : u->slice, niov, len, b->seg);

@@ -111,7 +111,7 @@ static int mpa_fds(struct diw_link *l, int fd[DIW_DGRAM_FDS])
 
 /* Reads and drops octets that have arrived. Closing a socket with unread octets resets the stream, and the peer loses
  * data that it has not read yet. */
-static void discard(struct diw_mpa *m)
+static void stream_discard(struct diw_mpa *m)
 {
 	uint8_t buf[16384];
 	struct iovec iov = { buf, sizeof buf };
@@ -132,7 +132,7 @@ static void mpa_close(struct diw_link *l)
 
 	diw_mpa_unstage(m);
 	if (m->tx_shut && !m->rx_ended)
-		discard(m);
+		stream_discard(m);
 	m->s->ops->close(m->s, closes_by_reset(m));
 	diw_mpa_own_put(m->pool, &m->tx_own);
 	diw_mpa_own_put(m->pool, &m->rx_own);

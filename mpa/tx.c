@@ -24,7 +24,7 @@ _Static_assert(DIW_MPA_FIRST >= DIW_MPA_MAX_FPDU + DIW_MPA_EDGE, "any FPDU fits 
 
 /* ---- To the stream ---- */
 
-static bool blocked(const struct diw_mpa *m)
+static bool write_is_blocked(const struct diw_mpa *m)
 {
 	return m->tx_len || m->tx_errno;
 }
@@ -178,7 +178,7 @@ static bool stage_fpdu(struct diw_mpa *m, const struct diw_link_seg *g)
 	claim_stage(m);
 	if (!stage_fits(m, g->hdr_len + g->len)) {
 		send_stage(m);
-		if (blocked(m))
+		if (write_is_blocked(m))
 			return false;
 		claim_stage(m);
 	}
@@ -215,12 +215,12 @@ static int put_pieces(const struct diw_mpa *m, struct iovec *to, const struct di
 	return n;
 }
 
-static bool gathers(const struct diw_mpa *m, const struct diw_link_seg *g)
+static bool segment_gathers(const struct diw_mpa *m, const struct diw_link_seg *g)
 {
 	return g->len >= GATHER_MIN && !m->packed && !m->tx_markers && diw_link_seg_entries(g) <= GATHER_IOV - 3;
 }
 
-static void piece(struct gather *w, const void *p, size_t len)
+static void gather_piece(struct gather *w, const void *p, size_t len)
 {
 	w->iov[w->niov++] = (struct iovec){ (void *)p, len };
 	w->len += len;
@@ -239,13 +239,13 @@ static void gather_fpdu(struct diw_mpa *m, struct gather *w, const struct diw_li
 		w->iov[w->niov - 1].iov_len += DIW_MPA_LEN + g->hdr_len;
 		w->len += DIW_MPA_LEN + g->hdr_len;
 	} else {
-		piece(w, p, DIW_MPA_LEN + g->hdr_len);
+		gather_piece(w, p, DIW_MPA_LEN + g->hdr_len);
 	}
 	w->niov += put_pieces(m, w->iov + w->niov, g, &crc);
 	w->len += g->len;
 	p = edge[++w->fpdus];
 	diw_fpdu_put_tail(p, tail, m->crc, crc);
-	piece(w, p, tail);
+	gather_piece(w, p, tail);
 	w->end[w->fpdus - 1] = w->len;
 }
 
@@ -288,15 +288,15 @@ static int gather_fpdus(struct diw_mpa *m, const struct diw_link_seg *segs, int 
 	claim_stage(m);
 	if (m->pool->npieces > 1) {
 		send_stage(m);
-		*stop = blocked(m);
+		*stop = write_is_blocked(m);
 		if (*stop)
 			return 0;
 		claim_stage(m);
 	}
 	if (m->pool->staged)
-		piece(&w, m->pool->stage, m->pool->staged);
+		gather_piece(&w, m->pool->stage, m->pool->staged);
 	w.staged = w.len;
-	while (w.fpdus < n && w.fpdus < DIW_MPA_EDGES - 1 && gathers(m, &segs[w.fpdus]) &&
+	while (w.fpdus < n && w.fpdus < DIW_MPA_EDGES - 1 && segment_gathers(m, &segs[w.fpdus]) &&
 	       w.niov + diw_link_seg_entries(&segs[w.fpdus]) + 2 <= GATHER_IOV &&
 	       (!w.fpdus || w.len + segs[w.fpdus].len <= DIW_MPA_WRITE))
 		gather_fpdu(m, &w, &segs[w.fpdus]);
@@ -305,9 +305,9 @@ static int gather_fpdus(struct diw_mpa *m, const struct diw_link_seg *segs, int 
 	return taken;
 }
 
-static bool stays(const struct diw_mpa *m, const struct diw_link_seg *g)
+static bool segment_stays(const struct diw_mpa *m, const struct diw_link_seg *g)
 {
-	return m->l.stays && g->len >= OPEN_MIN && gathers(m, g);
+	return m->l.stays && g->len >= OPEN_MIN && segment_gathers(m, g);
 }
 
 /* Sends the open write, which is full. With CRC a run begins with a small write: the peer has the first octets before
@@ -338,7 +338,7 @@ static bool open_fpdu(struct diw_mpa *m, const struct diw_link_seg *g)
 	claim_stage(m);
 	if (!open_has_room(m, g)) {
 		send_full(m);
-		if (blocked(m))
+		if (write_is_blocked(m))
 			return false;
 		claim_stage(m);
 	}
@@ -366,10 +366,10 @@ int diw_mpa_send(struct diw_link *l, const struct diw_dest *dst, const struct di
 	drain_own(m);
 	for (int j = 0; j < n; j++)
 		len += segs[j].len;
-	while (i < n && !stop && !blocked(m)) {
-		bool open = stays(m, &segs[i]);
+	while (i < n && !stop && !write_is_blocked(m)) {
+		bool open = segment_stays(m, &segs[i]);
 
-		if (!open && len >= GATHER_CALL && gathers(m, &segs[i]))
+		if (!open && len >= GATHER_CALL && segment_gathers(m, &segs[i]))
 			i += gather_fpdus(m, segs + i, n - i, &stop);
 		else if (open ? open_fpdu(m, &segs[i]) : stage_fpdu(m, &segs[i]))
 			i++;

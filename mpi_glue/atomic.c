@@ -309,7 +309,7 @@ static uint64_t atomic_flags(const struct fid_ep *ep)
 	return ((const struct glue_ep *)ep)->tx_flags;
 }
 
-static uint64_t elements(const struct fi_ioc *ioc, size_t n)
+static uint64_t ioc_elements(const struct fi_ioc *ioc, size_t n)
 {
 	uint64_t count = 0;
 
@@ -322,7 +322,7 @@ static uint64_t elements(const struct fi_ioc *ioc, size_t n)
 static ssize_t atomic_writev(struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count, fi_addr_t dst,
 			     uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op, void *ctx)
 {
-	const struct fi_rma_ioc rma = { addr, elements(iov, count), key };
+	const struct fi_rma_ioc rma = { addr, ioc_elements(iov, count), key };
 	const struct atomic_call c = { .form = ATOMIC_WRITES,
 				       .operand = iov, .operands = count, .rma = &rma, .rmas = 1, .type = type,
 				       .op = op, .addr = dst, .ctx = ctx };
@@ -365,7 +365,7 @@ static ssize_t atomic_readwritev(struct fid_ep *ep, const struct fi_ioc *iov, vo
 				 struct fi_ioc *result, void **result_desc, size_t results, fi_addr_t dst,
 				 uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op, void *ctx)
 {
-	const struct fi_rma_ioc rma = { addr, elements(result, results), key };
+	const struct fi_rma_ioc rma = { addr, ioc_elements(result, results), key };
 	const struct atomic_call c = { .form = ATOMIC_FETCHES,
 				       .operand = iov, .operands = count, .result = result, .results = results,
 				       .rma = &rma, .rmas = 1, .type = type, .op = op, .addr = dst, .ctx = ctx };
@@ -401,7 +401,7 @@ static ssize_t atomic_compwritev(struct fid_ep *ep, const struct fi_ioc *iov, vo
 				 struct fi_ioc *result, void **result_desc, size_t results, fi_addr_t dst,
 				 uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op, void *ctx)
 {
-	const struct fi_rma_ioc rma = { addr, elements(result, results), key };
+	const struct fi_rma_ioc rma = { addr, ioc_elements(result, results), key };
 	const struct atomic_call c = { .form = ATOMIC_COMPARES,
 				       .operand = iov, .operands = count, .compare = compare, .compares = compares,
 				       .result = result, .results = results, .rma = &rma, .rmas = 1, .type = type,

@@ -55,7 +55,7 @@ void diw_rdmap_reads_fini(struct diw_rdmap *r)
 	r->reads = NULL;
 }
 
-static uint64_t units(uint32_t length)
+static uint64_t read_units(uint32_t length)
 {
 	return 1 + length / 65536;
 }
@@ -66,7 +66,7 @@ static uint64_t timeout_of(const struct diw_rdmap *r, const struct diw_rdmap_wr 
 
 	if (t)
 		return t;
-	t = 8 * r->reads->unit_ns * units(wr->buf.len);
+	t = 8 * r->reads->unit_ns * read_units(wr->buf.len);
 	if (t < SHORTEST)                       /* a busy machine may not run the target for this long */
 		return SHORTEST;
 	return t < 10 * DIW_S ? t : 10 * DIW_S;
@@ -249,7 +249,7 @@ void diw_rdmap_read_placed(void *ctx, void *cookie, const struct diw_ddp_seg *se
 	if (seg->len && diw_range_add(&read->ranges, &r->reads->ranges, seg->h.mo, seg->h.mo + seg->len) < 0)
 		r->c->record_ranges_full++;
 	if (read->ranges.bytes == read->length) {
-		unit = (now - read->begun_ns) / units(read->length);
+		unit = (now - read->begun_ns) / read_units(read->length);
 		r->reads->unit_ns += (unit >> 3) - (r->reads->unit_ns >> 3);
 		read_finish(r, read, DIW_RDMAP_OK);
 	}

@@ -191,7 +191,7 @@ static void show_outside(struct diw_sock *s, uint32_t port)
 	}
 }
 
-static bool advertise(struct diw_sock *s)
+static bool entry_advertise(struct diw_sock *s)
 {
 	struct diw_sock_entry *room = NULL;
 	uint64_t room_seq = 0;
@@ -242,7 +242,7 @@ void diw_reg_advertise(struct diw_sock *s, int fd)
 		s->skip--;
 		return;
 	}
-	if (has_place(s, fd) && advertise(s)) {
+	if (has_place(s, fd) && entry_advertise(s)) {
 		s->misses = 0;
 		diw_reach_look();
 	} else {
@@ -313,7 +313,7 @@ void diw_reg_show_connection(struct diw_sock *s)
 }
 
 /* Entry E shows an earlier state of S; sets it to the present state. */
-static bool change(struct diw_sock_entry *e, uint64_t *seq, const struct diw_sock *s)
+static bool entry_change(struct diw_sock_entry *e, uint64_t *seq, const struct diw_sock *s)
 {
 	if (!e || !entry_begin(e, *seq))
 		return false;
@@ -333,9 +333,9 @@ static bool is_shown_here(const struct diw_sock *s)
 
 void diw_reg_show_again(struct diw_sock *s)
 {
-	if (!is_shown_here(s) || !change(s->shown.entry, &s->shown.seq, s))
+	if (!is_shown_here(s) || !entry_change(s->shown.entry, &s->shown.seq, s))
 		diw_reg_show_connection(s);
-	else if (s->in_window && !change(s->in_window, &s->window_seq, s))
+	else if (s->in_window && !entry_change(s->in_window, &s->window_seq, s))
 		s->in_window = NULL;
 }
 

@@ -74,7 +74,7 @@ void diw_ask_forked(void)
 
 /* ---- The question ---- */
 
-struct question { struct nlmsghdr head; struct inet_diag_req_v2 req; };
+struct diag_question { struct nlmsghdr head; struct inet_diag_req_v2 req; };
 
 static void diag_put_ip(__be32 at[4], const struct diw_addr *a, bool v4)
 {
@@ -87,13 +87,13 @@ static void diag_put_ip(__be32 at[4], const struct diw_addr *a, bool v4)
 /* Asks which socket receives datagrams from SRC to DST. For UDP the kernel takes source and destination as the
  * sender's, for TCP as those of the socket in question. A process that was forked unnoticed may share the netlink
  * socket: its answers have another number. */
-static void diag_put_question(struct question *q, int protocol, const struct diw_addr *src, const struct diw_addr *dst,
-			 uint32_t interface)
+static void diag_put_question(struct diag_question *q, int protocol, const struct diw_addr *src,
+			      const struct diw_addr *dst, uint32_t interface)
 {
 	bool v4 = diw_addr_is_v4(dst);
 	const struct diw_addr *first = protocol == IPPROTO_UDP ? src : dst, *second = first == src ? dst : src;
 
-	*q = (struct question){
+	*q = (struct diag_question){
 		.head = { .nlmsg_len = sizeof *q, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST,
 			  .nlmsg_seq = (uint32_t)diw_ticks() },
 		.req = { .sdiag_family = v4 ? AF_INET : AF_INET6, .sdiag_protocol = (uint8_t)protocol,
@@ -106,10 +106,10 @@ static void diag_put_question(struct question *q, int protocol, const struct diw
 	diag_put_ip(q->req.id.idiag_dst, second, v4);
 }
 
-struct answer { struct nlmsghdr head; struct inet_diag_msg msg; char more[64]; };
+struct diag_answer { struct nlmsghdr head; struct inet_diag_msg msg; char more[64]; };
 
 /* Reads the N bytes of A if they answer Q. False: Q cannot be answered. */
-static bool read_answer(const struct answer *a, size_t n, const struct question *q, struct diw_told *told)
+static bool read_answer(const struct diag_answer *a, size_t n, const struct diag_question *q, struct diw_told *told)
 {
 	if (n < sizeof a->head + sizeof(struct nlmsgerr) || a->head.nlmsg_seq != q->head.nlmsg_seq)
 		return false;
@@ -127,9 +127,9 @@ static bool read_answer(const struct answer *a, size_t n, const struct question 
 }
 
 /* Sends N questions. The kernel answers them, one after the other, within the send. */
-static bool ask_on(int fd, const struct question *q, unsigned n, struct diw_told *told)
+static bool ask_on(int fd, const struct diag_question *q, unsigned n, struct diw_told *told)
 {
-	struct answer a[DIW_ASK_MOST];
+	struct diag_answer a[DIW_ASK_MOST];
 	struct iovec iov[DIW_ASK_MOST];
 	struct mmsghdr m[DIW_ASK_MOST];
 	int got;
@@ -153,7 +153,7 @@ static bool ask_on(int fd, const struct question *q, unsigned n, struct diw_told
 }
 
 /* Asks on the kept socket; or on a new one, if another thread or the interrupted code has `kept`. */
-static bool ask_once(uint64_t netns, const struct question *q, unsigned n, struct diw_told *told)
+static bool ask_once(uint64_t netns, const struct diag_question *q, unsigned n, struct diw_told *told)
 {
 	bool shared = !atomic_exchange(&busy, true);
 	int fd = shared ? kept_one(netns) : diw_sock_open(AF_NETLINK, SOCK_RAW, NETLINK_SOCK_DIAG, netns);
@@ -168,7 +168,7 @@ static bool ask_once(uint64_t netns, const struct question *q, unsigned n, struc
 	return done;
 }
 
-static bool ask_all(uint64_t netns, const struct question *q, unsigned n, struct diw_told *told)
+static bool ask_all(uint64_t netns, const struct diag_question *q, unsigned n, struct diw_told *told)
 {
 	int cancel;
 	bool done;
@@ -182,7 +182,7 @@ static bool ask_all(uint64_t netns, const struct question *q, unsigned n, struct
 bool diw_ask(uint64_t netns, int protocol, const struct diw_addr *src, const struct diw_addr *dst, uint32_t interface,
 	     struct diw_told *told)
 {
-	struct question q;
+	struct diag_question q;
 
 	diag_put_question(&q, protocol, src, dst, interface);
 	return ask_all(netns, &q, 1, told);
@@ -199,7 +199,7 @@ bool diw_ask_peer(uint64_t netns, const struct diw_addr *local, const struct diw
 
 bool diw_ask_peers(uint64_t netns, const struct diw_ends *ends, unsigned n, struct diw_told *told)
 {
-	struct question q[DIW_ASK_MOST];
+	struct diag_question q[DIW_ASK_MOST];
 	int saved = errno;
 	bool done;
 

@@ -79,7 +79,7 @@ static bool parse_rule(char *text, struct diw_peer_rule *r)
 }
 
 /* Calls TAKE with each word of a list. A word that TAKE refuses, or for which there is no room, is logged. */
-static void each(const char *name, const char *list, bool (*take)(char *word))
+static void list_each(const char *name, const char *list, bool (*take)(char *word))
 {
 	char word[128];
 
@@ -176,7 +176,7 @@ static void take_key(const char *name, const char *value)
 }
 
 /* The index of VALUE in WORDS, or -1. */
-static int choice(const char *name, const char *value, const char *const *words, int n)
+static int word_choice(const char *name, const char *value, const char *const *words, int n)
 {
 	for (int i = 0; i < n; i++)
 		if (!strcmp(value, words[i]))
@@ -192,15 +192,15 @@ static void conf_set(const char *name, const char *value)
 		*const users[] = { "own", "all" }, *const modes[] = { "sendrecv", "write-record" };
 	int i;
 
-	if (!strcmp(name, "interpose") && (i = choice(name, value, switches, 2)) >= 0) {
+	if (!strcmp(name, "interpose") && (i = word_choice(name, value, switches, 2)) >= 0) {
 		diw_conf.off = i == 0;
-	} else if (!strcmp(name, "streams") && (i = choice(name, value, switches, 2)) >= 0) {
+	} else if (!strcmp(name, "streams") && (i = word_choice(name, value, switches, 2)) >= 0) {
 		diw_conf.streams = i == 1;
-	} else if (!strcmp(name, "crc") && (i = choice(name, value, crcs, 3)) >= 0) {
+	} else if (!strcmp(name, "crc") && (i = word_choice(name, value, crcs, 3)) >= 0) {
 		diw_conf.crc = (enum diw_crc_policy)i;
-	} else if (!strcmp(name, "mode") && (i = choice(name, value, modes, 2)) >= 0) {
+	} else if (!strcmp(name, "mode") && (i = word_choice(name, value, modes, 2)) >= 0) {
 		diw_conf.mode = (enum diw_sock_mode)i;
-	} else if (!strcmp(name, "users") && (i = choice(name, value, users, 2)) >= 0) {
+	} else if (!strcmp(name, "users") && (i = word_choice(name, value, users, 2)) >= 0) {
 		diw_conf.own_users = i == 0;
 	} else if (!strcmp(name, "log")) {
 		i = diw_log_parse(value);
@@ -214,20 +214,20 @@ static void conf_set(const char *name, const char *value)
 		take_key(name, value);
 	} else if (!strcmp(name, "peers")) {
 		diw_conf.nrules = 0;
-		each(name, value, take_peer);
+		list_each(name, value, take_peer);
 	} else if (!strcmp(name, "ports")) {
 		diw_conf.nports = 0;
-		each(name, value, take_ports);
+		list_each(name, value, take_ports);
 	} else if (!strcmp(name, "exclude_ports")) {
 		diw_conf.nplain_ports = 0;
-		each(name, value, take_plain_ports);
+		list_each(name, value, take_plain_ports);
 	} else if (!strcmp(name, "programs")) {
 		diw_conf.programs = *value != '\0';
 		programs.n = 0;
-		each(name, value, take_program);
+		list_each(name, value, take_program);
 	} else if (!strcmp(name, "exclude_programs")) {
 		plain_programs.n = 0;
-		each(name, value, take_plain_program);
+		list_each(name, value, take_plain_program);
 	}
 }
 

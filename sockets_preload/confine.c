@@ -36,7 +36,7 @@ unsigned diw_denied;
 
 struct machine { uint32_t a, x, mem[BPF_MEMWORDS]; };
 
-static uint32_t compute(uint32_t a, unsigned op, uint32_t b)
+static uint32_t bpf_compute(uint32_t a, unsigned op, uint32_t b)
 {
 	switch (op) {
 	case BPF_ADD: return a + b;
@@ -52,7 +52,7 @@ static uint32_t compute(uint32_t a, unsigned op, uint32_t b)
 	}
 }
 
-static bool compare(uint32_t a, unsigned op, uint32_t b)
+static bool bpf_compare(uint32_t a, unsigned op, uint32_t b)
 {
 	switch (op) {
 	case BPF_JEQ: return a == b;
@@ -62,7 +62,7 @@ static bool compare(uint32_t a, unsigned op, uint32_t b)
 	}
 }
 
-static uint32_t load(const struct machine *m, const struct sock_filter *f, const struct seccomp_data *d)
+static uint32_t bpf_load(const struct machine *m, const struct sock_filter *f, const struct seccomp_data *d)
 {
 	uint32_t word = 0;
 
@@ -84,10 +84,10 @@ static void machine_step(struct machine *m, const struct sock_filter *f, const s
 {
 	switch (BPF_CLASS(f->code)) {
 	case BPF_LD:
-		m->a = load(m, f, d);
+		m->a = bpf_load(m, f, d);
 		break;
 	case BPF_LDX:
-		m->x = load(m, f, d);
+		m->x = bpf_load(m, f, d);
 		break;
 	case BPF_ST:
 		m->mem[f->k % BPF_MEMWORDS] = m->a;
@@ -96,7 +96,7 @@ static void machine_step(struct machine *m, const struct sock_filter *f, const s
 		m->mem[f->k % BPF_MEMWORDS] = m->x;
 		break;
 	case BPF_ALU:
-		m->a = compute(m->a, BPF_OP(f->code), BPF_SRC(f->code) == BPF_X ? m->x : f->k);
+		m->a = bpf_compute(m->a, BPF_OP(f->code), BPF_SRC(f->code) == BPF_X ? m->x : f->k);
 		break;
 	default:
 		if (BPF_MISCOP(f->code) == BPF_TAX)
@@ -107,7 +107,7 @@ static void machine_step(struct machine *m, const struct sock_filter *f, const s
 }
 
 /* The filter's verdict on a call. For a filter that the kernel will refuse, the verdict is of no importance. */
-static uint32_t verdict(const struct sock_fprog *prog, const struct seccomp_data *d)
+static uint32_t filter_verdict(const struct sock_fprog *prog, const struct seccomp_data *d)
 {
 	struct machine m = { 0 };
 
@@ -121,7 +121,7 @@ static uint32_t verdict(const struct sock_fprog *prog, const struct seccomp_data
 		else if (BPF_OP(f->code) == BPF_JA)
 			i += f->k;
 		else
-			i += compare(m.a, BPF_OP(f->code), BPF_SRC(f->code) == BPF_X ? m.x : f->k) ? f->jt : f->jf;
+			i += bpf_compare(m.a, BPF_OP(f->code), BPF_SRC(f->code) == BPF_X ? m.x : f->k) ? f->jt : f->jf;
 	}
 	return SECCOMP_RET_KILL_PROCESS;
 }
@@ -187,7 +187,7 @@ static unsigned denied_by(const struct sock_fprog *prog)
 		uint32_t does;
 
 		memcpy(d.args, calls[i].arg, sizeof calls[i].arg);
-		does = verdict(prog, &d) & SECCOMP_RET_ACTION_FULL;
+		does = filter_verdict(prog, &d) & SECCOMP_RET_ACTION_FULL;
 		if (does != SECCOMP_RET_ALLOW && does != SECCOMP_RET_LOG)
 			denied |= calls[i].denied;
 	}
@@ -258,7 +258,7 @@ static void prepare_datagrams(struct diw_sock *s)
 }
 
 /* Under the filter, nothing more can be found out. */
-static void prepare(void)
+static void confine_prepare(void)
 {
 	for (int fd = 0; fd < FEWEST || (unsigned)fd < diw_sock_known_end(); fd++) {
 		struct diw_sock tmp, *s = diw_sock_get(fd, &tmp);
@@ -282,7 +282,7 @@ unsigned diw_confine(const struct sock_fprog *prog)
 	/* only the search for other users' sockets needs further calls */
 	diw_conf.own_users = true;
 	if (denied & ~before & DIW_DENIED_SOCKETS)
-		prepare();
+		confine_prepare();
 	if (denied & (DIW_DENIED_SOCKETS | DIW_DENIED_OPENING))
 		diw_stream_fix();
 	diw_denied |= denied | DIW_DENIED_EXECUTED;

@@ -88,7 +88,7 @@ DIW_API int execveat(int dir, const char *path, char *const argv[], char *const 
 }
 
 /* Collects FIRST and the arguments in AP, up to NULL. */
-static void collect(char **argv, const char *first, va_list ap, int n)
+static void args_collect(char **argv, const char *first, va_list ap, int n)
 {
 	argv[0] = (char *)first;
 	for (int i = 1; i < n; i++)
@@ -113,7 +113,7 @@ static int count_args(const char *first, va_list ap)
 	va_end(ap); \
 	char *argv[n]; \
 	va_start(ap, first); \
-	collect(argv, first, ap, n)
+	args_collect(argv, first, ap, n)
 
 DIW_API int execl(const char *path, const char *first, ...)
 {

@@ -219,7 +219,7 @@ static bool sock_describe(int fd, struct diw_sock *s)
 }
 
 /* Returns IPPROTO_UDP, IPPROTO_TCP; 0: another file; -1: no descriptor. */
-static int classify(int fd)
+static int fd_protocol(int fd)
 {
 	int type = 0, domain, protocol;
 	socklen_t len = sizeof type;
@@ -258,7 +258,7 @@ static struct diw_sock *sock_look(int fd, struct diw_sock *tmp)
 {
 	struct diw_sock *at = diw_sock_at(fd);
 	bool is_new = at && atomic_load_explicit(&at->mark, memory_order_relaxed) == diw_mark_new;
-	int kind = diw_stream_new(fd) ? IPPROTO_TCP : classify(fd);
+	int kind = diw_stream_new(fd) ? IPPROTO_TCP : fd_protocol(fd);
 	struct diw_sock *kept;
 
 	if (kind < 0)
@@ -303,7 +303,7 @@ static struct diw_sock *sock_ask(int fd, struct diw_sock *tmp)
 	memset(tmp, 0, sizeof *tmp);
 	tmp->shared = true;
 	tmp->way = DIW_WAY_UNKNOWN;
-	return classify(fd) == IPPROTO_UDP && sock_describe(fd, tmp) ? tmp : NULL;
+	return fd_protocol(fd) == IPPROTO_UDP && sock_describe(fd, tmp) ? tmp : NULL;
 }
 
 struct diw_sock *diw_sock_look(int fd, struct diw_sock *tmp)

@@ -13,7 +13,7 @@
 
 /* ---- Creating ---- */
 
-static void withdraw(int fd)
+static void fd_withdraw(int fd)
 {
 	struct diw_sock *s = diw_sock_known(fd);
 
@@ -21,7 +21,7 @@ static void withdraw(int fd)
 		diw_reg_withdraw(s);
 }
 
-static bool end(int fd)
+static bool fd_end(int fd)
 {
 	struct diw_sock *s = diw_sock_marked(fd, DIW_MARK_UNKNOWN);
 	bool gone = s && diw_stream_leave(s);
@@ -31,17 +31,17 @@ static bool end(int fd)
 }
 
 /* The file that had this number was closed, possibly by a call that is not interposed. */
-static int fresh(int fd)
+static int fd_fresh(int fd)
 {
 	if (fd >= 0)
-		end(fd);
+		fd_end(fd);
 	return fd;
 }
 
-static int duplicate(int fd)
+static int fd_duplicate(int fd)
 {
 	diw_fd_copied();
-	return fresh(fd);
+	return fd_fresh(fd);
 }
 
 DIW_API int socket(int domain, int type, int protocol)
@@ -50,7 +50,7 @@ DIW_API int socket(int domain, int type, int protocol)
 
 	diw_preload_init();
 	fd = real.socket(domain, type, protocol);
-	if (fresh(fd) >= 0)
+	if (fd_fresh(fd) >= 0)
 		diw_sock_is_new(fd, domain, type, protocol);
 	return fd;
 }
@@ -62,8 +62,8 @@ DIW_API int socketpair(int domain, int type, int protocol, int fd[2])
 	diw_preload_init();
 	rc = real.socketpair(domain, type, protocol, fd);
 	if (rc == 0) {
-		fresh(fd[0]);
-		fresh(fd[1]);
+		fd_fresh(fd[0]);
+		fd_fresh(fd[1]);
 	}
 	return rc;
 }
@@ -84,7 +84,7 @@ DIW_API int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 	} else if (streams) {
 		room = len ? *len : 0;
 	}
-	to = fresh(flags ? real.accept4(fd, addr, len, flags) : real.accept(fd, addr, len));
+	to = fd_fresh(flags ? real.accept4(fd, addr, len, flags) : real.accept(fd, addr, len));
 	if (streams && to >= 0)
 		diw_stream_accepted(&l, to, room >= sizeof(struct sockaddr_in6) ? addr : NULL);
 	return to;
@@ -98,7 +98,7 @@ DIW_API int accept(int fd, struct sockaddr *addr, socklen_t *len)
 DIW_API int dup(int fd)
 {
 	diw_preload_init();
-	return duplicate(real.dup(fd));
+	return fd_duplicate(real.dup(fd));
 }
 
 /* ---- Closing ---- */
@@ -118,7 +118,7 @@ DIW_API int close(int fd)
 	diw_ask_make_way((unsigned)fd, (unsigned)fd);
 	diw_bad_net_flush((unsigned)fd, (unsigned)fd);
 	st = diw_stream_slot(fd, &cookie);
-	gone = end(fd);
+	gone = fd_end(fd);
 	rc = real.close(fd);
 	if (st)
 		diw_stream_closed(st, cookie, gone && rc == 0);
@@ -135,7 +135,7 @@ DIW_API int fclose(FILE *f)
 	diw_preload_init();
 	if (fd >= 0) {
 		diw_bad_net_flush((unsigned)fd, (unsigned)fd);
-		end(fd);
+		fd_end(fd);
 	}
 	wide = diw_file_closes(f);
 	rc = real.fclose(f);
@@ -146,7 +146,7 @@ DIW_API int fclose(FILE *f)
 
 /* The C library gives the descriptor of F to another file, or closes it. It writes first what F holds; this may fail
  * only in part, so the library may write again. */
-static FILE *reopen(const char *path, const char *mode, FILE *f, __typeof__(&freopen) reopens)
+static FILE *file_reopen(const char *path, const char *mode, FILE *f, __typeof__(&freopen) reopens)
 {
 	struct diw_sock_stream *st;
 	uint64_t cookie = 0;
@@ -160,11 +160,11 @@ static FILE *reopen(const char *path, const char *mode, FILE *f, __typeof__(&fre
 	st = diw_stream_slot(fd, &cookie);
 	if (fd >= 0)
 		diw_bad_net_flush((unsigned)fd, (unsigned)fd);
-	gone = fd >= 0 && end(fd);
+	gone = fd >= 0 && fd_end(fd);
 	diw_file_reopens(f);
 	made = reopens(path, mode, f);
 	if (fd >= 0)
-		end(fd);
+		fd_end(fd);
 	if (st)
 		diw_stream_closed(st, cookie, gone);
 	funlockfile(f);
@@ -174,13 +174,13 @@ static FILE *reopen(const char *path, const char *mode, FILE *f, __typeof__(&fre
 DIW_API FILE *freopen(const char *path, const char *mode, FILE *f)
 {
 	diw_preload_init();
-	return reopen(path, mode, f, real.freopen);
+	return file_reopen(path, mode, f, real.freopen);
 }
 
 DIW_API FILE *freopen64(const char *path, const char *mode, FILE *f)
 {
 	diw_preload_init();
-	return reopen(path, mode, f, real.freopen64);
+	return file_reopen(path, mode, f, real.freopen64);
 }
 
 static void make_way(int to, int fd)
@@ -192,13 +192,13 @@ static void make_way(int to, int fd)
 		diw_sock_stat_move();
 	diw_ask_make_way((unsigned)to, (unsigned)to);
 	diw_bad_net_flush((unsigned)to, (unsigned)to);
-	end(to);
+	fd_end(to);
 }
 
 DIW_API int dup2(int fd, int to)
 {
 	make_way(to, fd);
-	return duplicate(real.dup2(fd, to));
+	return fd_duplicate(real.dup2(fd, to));
 }
 
 DIW_API int __dup2(int fd, int to) __THROW DIW_ALIAS(dup2);
@@ -206,7 +206,7 @@ DIW_API int __dup2(int fd, int to) __THROW DIW_ALIAS(dup2);
 DIW_API int dup3(int fd, int to, int flags)
 {
 	make_way(to, fd);
-	return duplicate(real.dup3(fd, to, flags));
+	return fd_duplicate(real.dup3(fd, to, flags));
 }
 
 static int close_part(unsigned first, unsigned last, int flags)
@@ -253,7 +253,7 @@ DIW_API int bind(int fd, const struct sockaddr *addr, socklen_t len)
 
 	diw_preload_init();
 	diw_bad_net_flush((unsigned)fd, (unsigned)fd);
-	withdraw(fd);
+	fd_withdraw(fd);
 	diw_stream_binds(fd);
 	rc = real.bind(fd, addr, len);
 	diw_sock_ask_again(fd);
@@ -269,7 +269,7 @@ DIW_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	if (addr && len >= sizeof addr->sa_family && !diw_sock_known(fd) && diw_stream_is_tcp(fd))
 		return diw_stream_connect(fd, addr, len);
 	diw_bad_net_flush((unsigned)fd, (unsigned)fd);
-	withdraw(fd);
+	fd_withdraw(fd);
 	rc = real.connect(fd, addr, len);
 	diw_sock_ask_again(fd);
 	return rc;
@@ -296,7 +296,7 @@ DIW_API int listen(int fd, int backlog)
 DIW_API int __connect(int fd, const struct sockaddr *addr, socklen_t len) DIW_ALIAS(connect);
 
 /* Whether sock_describe() of fd.c reads the option. */
-static bool matters(int level, int name)
+static bool option_matters(int level, int name)
 {
 	if (level == IPPROTO_IP)
 		return name == IP_RECVERR || name == IP_MTU_DISCOVER || name == IP_OPTIONS ||
@@ -334,12 +334,12 @@ DIW_API int setsockopt(int fd, int level, int name, const void *value, socklen_t
 	}
 	if (level != SOL_SOCKET)
 		diw_bad_net_flush((unsigned)fd, (unsigned)fd);
-	if (matters(level, name))
-		withdraw(fd);
+	if (option_matters(level, name))
+		fd_withdraw(fd);
 	rc = real.setsockopt(fd, level, name, value, len);
 	if (rc == 0)
 		diw_home_option(fd, level, name, value, len);
-	if (matters(level, name))
+	if (option_matters(level, name))
 		diw_sock_ask_again(fd);
 	diw_stream_option(fd, level, name);
 	return rc;
@@ -357,7 +357,7 @@ DIW_API int fcntl(int fd, int cmd, ...)
 	va_end(ap);
 	diw_preload_init();
 	rc = real.fcntl(fd, cmd, arg);
-	return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? duplicate(rc) : rc;
+	return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? fd_duplicate(rc) : rc;
 }
 
 DIW_API int fcntl64(int fd, int cmd, ...) DIW_ALIAS(fcntl);

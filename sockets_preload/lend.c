@@ -23,7 +23,7 @@ _Atomic bool diw_has_ring;
 
 /* ---- Whether a program is interposed ---- */
 
-static const char *setting(char *const envp[], const char *name)
+static const char *env_setting(char *const envp[], const char *name)
 {
 	size_t n = strlen(name);
 
@@ -35,7 +35,7 @@ static const char *setting(char *const envp[], const char *name)
 
 static bool is_asked_for(char *const envp[])
 {
-	const char *preload = setting(envp, "LD_PRELOAD"), *on = setting(envp, "DIWARP_SOCKETS");
+	const char *preload = env_setting(envp, "LD_PRELOAD"), *on = env_setting(envp, "DIWARP_SOCKETS");
 
 	return preload && strstr(preload, "libdiwarp_sockets.so") && (!on || strcmp(on, "off") != 0);
 }
@@ -68,7 +68,7 @@ static bool is_dynamic(int fd, const ElfW(Ehdr) *e)
 }
 
 /* The interpreter that the first line of a script names. */
-static char *interpreter(char *line)
+static char *script_interpreter(char *line)
 {
 	char *path = line + 2 + strspn(line + 2, " \t");
 
@@ -76,7 +76,7 @@ static char *interpreter(char *line)
 	return path;
 }
 
-static bool loads(const char *path, int scripts)
+static bool program_loads(const char *path, int scripts)
 {
 	union { ElfW(Ehdr) elf; char line[256]; } u = { .line = "" };
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -84,7 +84,7 @@ static bool loads(const char *path, int scripts)
 	bool is = false;
 
 	if (n > 2 && !memcmp(u.line, "#!", 2))
-		is = scripts > 0 && loads(interpreter(u.line), scripts - 1);
+		is = scripts > 0 && program_loads(script_interpreter(u.line), scripts - 1);
 	else if (n >= (ssize_t)sizeof u.elf && !memcmp(u.elf.e_ident, ELFMAG, SELFMAG))
 		is = is_dynamic(fd, &u.elf);
 	if (fd >= 0)
@@ -102,7 +102,7 @@ static bool is_interposed(const char *path, char *const envp[])
 		return true;
 	return !(diw_denied & DIW_DENIED_EXECUTED) && is_asked_for(envp) &&
 	       !diw_conf_leaves_out(slash ? slash + 1 : path) && !gains_rights(path, &st) &&
-	       loads(path, SCRIPTS);
+	       program_loads(path, SCRIPTS);
 }
 
 /* ---- Lending ---- */
@@ -129,7 +129,7 @@ static void lend_stream(uint64_t cookie)
 	diw_reg_hide(cookie, diw_sockreg_port(cookie));
 }
 
-static void lend(int fd)
+static void fd_lend(int fd)
 {
 	int protocol = diw_sock_option(fd, SOL_SOCKET, SO_PROTOCOL);
 	uint64_t cookie;
@@ -159,7 +159,7 @@ static void lend_each(bool all)
 			int fd = *name == '.' ? -1 : (int)strtol(name, NULL, 10);
 
 			if (fd >= 0 && (all || !(real.fcntl(fd, F_GETFD) & FD_CLOEXEC)))
-				lend(fd);
+				fd_lend(fd);
 		}
 	if (dir >= 0)
 		real.close(dir);

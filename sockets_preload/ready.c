@@ -8,7 +8,7 @@
 
 #include "sockets_preload/stream/stream.h"
 
-static void reads(int fd)
+static void fd_reads(int fd)
 {
 	if (diw_conf.streams && DIW_LIKELY(fd >= 0))
 		diw_stream_reads(fd);
@@ -21,7 +21,7 @@ static void reads_each(const struct pollfd *p, nfds_t n)
 		return;
 	for (nfds_t i = 0; i < n; i++)
 		if (p[i].events & (POLLIN | POLLRDNORM))
-			reads(p[i].fd);
+			fd_reads(p[i].fd);
 }
 
 static void reads_set(int n, const fd_set *set)
@@ -36,7 +36,7 @@ static void reads_set(int n, const fd_set *set)
 		if (!word[i / bits])
 			i |= bits - 1;
 		else if (word[i / bits] >> i % bits & 1)
-			reads(i);
+			fd_reads(i);
 }
 
 #pragma GCC diagnostic push
@@ -87,7 +87,7 @@ DIW_API int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
 
 	diw_preload_init();
 	if (in)
-		reads(fd);
+		fd_reads(fd);
 	diw_stream_awaits(fd, in);
 	return real.epoll_ctl(epoll, op, fd, event);
 }

@@ -75,7 +75,7 @@ void diw_reg_forked(void)
 /* ---- Searching ---- */
 
 /* Whether E's address and DST name the same place, if DST is an address of E's host. */
-static bool covers(const struct diw_sock_entry *e, const struct diw_addr *dst)
+static bool entry_covers(const struct diw_sock_entry *e, const struct diw_addr *dst)
 {
 	if (!diw_addr_is_wildcard(&e->local))
 		return memcmp(e->local.ip, dst->ip, sizeof dst->ip) == 0 && e->local.scope == dst->scope;
@@ -85,7 +85,7 @@ static bool covers(const struct diw_sock_entry *e, const struct diw_addr *dst)
 }
 
 /* A connected socket receives only from its peer. */
-static bool hears(const struct diw_sock_entry *e, const struct diw_sock *s, int fd)
+static bool entry_hears(const struct diw_sock_entry *e, const struct diw_sock *s, int fd)
 {
 	struct diw_addr local = s->local;
 	struct sockaddr_storage ss;
@@ -106,11 +106,11 @@ static bool is_reached(const struct diw_sock_entry *e, const struct diw_sock *s,
 {
 	bool local;
 
-	if (e->local.port != dst->port || !covers(e, dst))
+	if (e->local.port != dst->port || !entry_covers(e, dst))
 		return false;
 	local = diw_is_local(dst, s->netns);
 	if (e->netns == s->netns)
-		return local && hears(e, s, fd);
+		return local && entry_hears(e, s, fd);
 	return !local && diw_conf.nrules && diw_conf_is_peer(dst);
 }
 

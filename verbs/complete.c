@@ -216,17 +216,17 @@ static void peer_error(void *ctx, const struct diw_addr *peer, uint32_t msn, uin
 	diw_qp_error(ctx, &(struct diw_qp_error){ .fault = fault, .remote = true, .msn = msn, .peer = *peer });
 }
 
-static void unsent(void *ctx, uint32_t first, uint32_t n, int errnum)
+static void requests_unsent(void *ctx, uint32_t first, uint32_t n, int errnum)
 {
 	diw_sq_unsent(ctx, first, n, errnum);
 }
 
-static void confirmed(void *ctx)
+static void requests_confirmed(void *ctx)
 {
 	diw_sq_retire(ctx);
 }
 
-static void ended(void *ctx, uint16_t fault, bool remote, int errnum, uint64_t now)
+static void rc_stream_ended(void *ctx, uint16_t fault, bool remote, int errnum, uint64_t now)
 {
 	if (fault || remote || errnum)
 		diw_rc_error(ctx, fault, remote, errnum, now);
@@ -241,7 +241,7 @@ const struct diw_rdmap_up diw_qp_up = {
 	.record_done = record_done,
 	.read_done = read_done,
 	.peer_error = peer_error,
-	.unsent = unsent,
-	.confirmed = confirmed,
-	.ended = ended,
+	.unsent = requests_unsent,
+	.confirmed = requests_confirmed,
+	.ended = rc_stream_ended,
 };

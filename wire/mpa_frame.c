@@ -15,7 +15,7 @@
 #define HIGH 0x8000u                 /* control flag A or C */
 #define NEXT 0x4000u                 /* control flag B or D */
 
-static const char *key(bool reply)
+static const char *frame_key(bool reply)
 {
 	return reply ? "MPA ID Rep Frame" : "MPA ID Req Frame";
 }
@@ -29,7 +29,7 @@ uint32_t diw_mpa_frame_encode(uint8_t *p, const struct diw_mpa_frame *f)
 {
 	uint32_t at = DIW_MPA_FRAME_HDR, extra = f->enhanced ? DIW_MPA_ENHANCED_LEN : 0;
 
-	memcpy(p, key(f->reply), KEY_LEN);
+	memcpy(p, frame_key(f->reply), KEY_LEN);
 	p[DIW_MPA_FLAGS_AT] = (uint8_t)((f->markers ? M : 0) | (f->crc ? DIW_MPA_C : 0) | (f->reject ? R : 0) |
 					(f->enhanced ? S : 0) | (f->large ? LARGE : 0));
 	p[17] = f->revision;
@@ -61,7 +61,7 @@ int diw_mpa_frame_decode(struct diw_mpa_frame *f, bool reply, const uint8_t *p, 
 	uint32_t data, extra;
 	uint8_t flags;
 
-	if (memcmp(p, key(reply), len < KEY_LEN ? len : KEY_LEN) != 0)
+	if (memcmp(p, frame_key(reply), len < KEY_LEN ? len : KEY_LEN) != 0)
 		return -EPROTO;
 	/* The first byte of the length field is enough for this check. */
 	if (len > 18 && p[18] > DIW_MPA_MAX_DATA >> 8)

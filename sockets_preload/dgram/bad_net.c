@@ -138,7 +138,7 @@ void diw_bad_wire_count(void)
 
 /* ---- Settings ---- */
 
-static const char *refuses(const struct diw_impair_spec *spec)
+static const char *spec_refuses(const struct diw_impair_spec *spec)
 {
 	const struct diw_impair_dir *rx = &spec->dir[DIW_IMPAIR_RX];
 
@@ -154,14 +154,14 @@ static bool lines_set(const struct diw_impair_spec *spec)
 	       diw_bad_late_init(&spec->dir[DIW_IMPAIR_TX]);
 }
 
-static void impair(const char *text)
+static void spec_apply(const char *text)
 {
 	struct diw_impair_spec *spec = NULL;
 	char wrong[160];
 	const char *why = wrong;
 
 	if (diw_impair_parse(text, &spec, wrong, sizeof wrong) == 0) {
-		why = refuses(spec);
+		why = spec_refuses(spec);
 		if (!why && !lines_set(spec))
 			why = "no memory is left for it";
 		diw_impair_spec_free(spec);
@@ -183,7 +183,7 @@ void diw_bad_net_init(void)
 
 	diw_bad_wire.tx.c = diw_bad_wire.rx.c = &diw_bad_wire.c;
 	if (text && *text)
-		impair(text);
+		spec_apply(text);
 	wire.path = diw_capture_path();
 	wire.watch.lost = write_lost;
 	diw_bad_wire.tx.tx = true;

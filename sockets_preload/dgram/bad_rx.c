@@ -29,7 +29,7 @@ static struct fate *fate_of(uint64_t cookie)
 
 /* Decides the fate of B. If B was decided before, the result is the same, and *GIVEN is the number of datagrams already
  * received. */
-static void decide(uint64_t cookie, const struct diw_dgram_burst *b, int *given)
+static void burst_decide(uint64_t cookie, const struct diw_dgram_burst *b, int *given)
 {
 	struct diw_impair_line *l = &diw_bad_wire.rx;
 	struct fate *f = fate_of(cookie);
@@ -83,7 +83,7 @@ static ssize_t impair_buffer(int fd, uint64_t cookie, struct msghdr *m, size_t n
 	diw_addr_from_sockaddr(&b.peer.addr, m->msg_name);
 	b.seg = size && size < n ? (uint32_t)size : b.len;
 	diw_bad_wire.fd = fd;
-	decide(cookie, &b, &given);
+	burst_decide(cookie, &b, &given);
 	*lost = given >= l->nrun;
 	if (!*lost) {
 		some = run_gather(&b, given, &len);

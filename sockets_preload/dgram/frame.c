@@ -44,7 +44,7 @@ DIW_COLD void diw_frame_mark(uint8_t *p, const struct diw_route *r, const struct
 }
 
 /* Returns the header's length if the datagram may be a frame, and its key. */
-static size_t shape(const uint8_t *p, size_t n, uint64_t *key)
+static size_t frame_shape(const uint8_t *p, size_t n, uint64_t *key)
 {
 	if (n >= DIW_FRAME_SEND + DIW_SEAL_LEN && memcmp(p, diw_frame_common, DIW_DDP_CONTROL) == 0) {
 		*key = diw_frame_key(p);
@@ -60,7 +60,7 @@ static size_t shape(const uint8_t *p, size_t n, uint64_t *key)
 size_t diw_frame_own(const struct diw_sock *s, const uint8_t *p, size_t n, size_t *len)
 {
 	uint64_t key, mark;
-	size_t head = shape(p, n + DIW_SEAL_LEN, &key);
+	size_t head = frame_shape(p, n + DIW_SEAL_LEN, &key);
 	bool tagged = head == DIW_FRAME_WRITE;
 
 	if (!head)
@@ -123,7 +123,7 @@ DIW_COLD enum diw_frame diw_frame_check_any(const struct diw_keys *k, const uint
 	uint64_t key;
 	bool crc;
 
-	*head = shape(p, n, &key);
+	*head = frame_shape(p, n, &key);
 	if (!*head)
 		return DIW_FRAME_NONE;
 	crc = key != k->key[1];

@@ -79,7 +79,7 @@ static void pass_control(struct msghdr *m, const struct msghdr *asked, size_t ea
 /* ---- The messages ---- */
 
 /* Whether the next message has the size of those before it, or is the last and shorter. */
-static bool joins(const struct diw_gro *g, size_t len)
+static bool message_joins(const struct diw_gro *g, size_t len)
 {
 	size_t each = g->n ? g->piece[0].iov_len : 0;
 
@@ -94,19 +94,19 @@ static void frame_count(enum diw_frame what, bool peek)
 		diw_count(what == DIW_FRAME_GOOD ? DIW_C_sock_rx_framed : DIW_C_sock_rx_plain);
 }
 
-static const char *reason(uint64_t bad_crcs)
+static const char *drop_reason(uint64_t bad_crcs)
 {
 	return atomic_load(&diw_sock_count)[DIW_C_sock_rx_crc] != bad_crcs ? "sock_rx_crc" : "sock_rx_malformed";
 }
 
-static enum diw_frame check(const struct diw_keys *k, const uint8_t *p, size_t n, size_t *head,
-			    const struct diw_came *came, bool peek)
+static enum diw_frame segment_check(const struct diw_keys *k, const uint8_t *p, size_t n, size_t *head,
+				    const struct diw_came *came, bool peek)
 {
 	uint64_t bad_crcs = came ? atomic_load(&diw_sock_count)[DIW_C_sock_rx_crc] : 0;
 	enum diw_frame what = diw_frame_check(k, p, n, head);
 
 	if (came && (!peek || what == DIW_FRAME_BAD))
-		diw_bad_net_came(came, p, n, what == DIW_FRAME_BAD ? reason(bad_crcs) : NULL);
+		diw_bad_net_came(came, p, n, what == DIW_FRAME_BAD ? drop_reason(bad_crcs) : NULL);
 	return what;
 }
 
@@ -121,10 +121,10 @@ bool diw_gro_undo(const struct diw_keys *k, uint8_t *mem, size_t n, const struct
 		size = n;
 	do {
 		size_t one = n - at < size ? n - at : size, head = 0;
-		enum diw_frame what = check(k, mem + at, one, &head, came, peek);
+		enum diw_frame what = segment_check(k, mem + at, one, &head, came, peek);
 		size_t len = what == DIW_FRAME_GOOD ? one - head - DIW_SEAL_LEN : one;
 
-		if (what != DIW_FRAME_BAD && joins(g, len)) {
+		if (what != DIW_FRAME_BAD && message_joins(g, len)) {
 			piece[g->n++] = (struct iovec){ mem + at + head, len };
 			g->len += len;
 			frame_count(what, peek);

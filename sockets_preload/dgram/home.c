@@ -66,9 +66,9 @@ static bool asked_for(const struct diw_sock *s, int fd, const struct diw_addr *d
 
 /* ---- The kernel's answers ---- */
 
-struct question { struct nlmsghdr head; struct rtmsg msg; _Alignas(4) uint8_t attr[128]; };
+struct home_question { struct nlmsghdr head; struct rtmsg msg; _Alignas(4) uint8_t attr[128]; };
 
-static void route_put(struct question *q, uint16_t type, const void *value, size_t len)
+static void route_put(struct home_question *q, uint16_t type, const void *value, size_t len)
 {
 	struct rtattr *a = (void *)((char *)q + q->head.nlmsg_len);
 
@@ -78,8 +78,8 @@ static void route_put(struct question *q, uint16_t type, const void *value, size
 	q->head.nlmsg_len += (uint32_t)RTA_SPACE(len);
 }
 
-static void route_put_question(struct question *q, const struct diw_sock *s, int fd, const struct diw_addr *dst,
-			 uint32_t index)
+static void route_put_question(struct home_question *q, const struct diw_sock *s, int fd, const struct diw_addr *dst,
+			       uint32_t index)
 {
 	bool v4 = diw_addr_is_v4(dst);
 	size_t skip = v4 ? 12 : 0;
@@ -87,7 +87,7 @@ static void route_put_question(struct question *q, const struct diw_sock *s, int
 	uint16_t from = htons(s->local.port), to = htons(dst->port);
 	uint8_t udp = IPPROTO_UDP, bits = (uint8_t)(8 * (16 - skip));
 
-	*q = (struct question){
+	*q = (struct home_question){
 		.head = { .nlmsg_len = NLMSG_LENGTH(sizeof q->msg), .nlmsg_type = RTM_GETROUTE,
 			  .nlmsg_flags = NLM_F_REQUEST },
 		.msg = { .rtm_family = v4 ? AF_INET : AF_INET6, .rtm_dst_len = bits },
@@ -110,7 +110,7 @@ static void route_put_question(struct question *q, const struct diw_sock *s, int
 }
 
 /* The interface of the route; 0: there is no route. */
-static uint32_t route_ask(const struct question *q, uint64_t netns)
+static uint32_t route_ask(const struct home_question *q, uint64_t netns)
 {
 	_Alignas(4) uint8_t a[1024];
 	const struct nlmsghdr *h = (const void *)a;
@@ -134,7 +134,7 @@ static uint32_t route_ask(const struct question *q, uint64_t netns)
 
 bool diw_home_has(const struct diw_sock *s, int fd, const struct diw_addr *dst)
 {
-	struct question q;
+	struct home_question q;
 	uint32_t index;
 
 	if (diw_sock_is_shared(s) || s->way == DIW_WAY_UNKNOWN || diw_sock_has_ip_options(fd) ||

@@ -108,7 +108,7 @@ static DIW_COLD ssize_t take_in_time(struct rx *r, const struct diw_hold *h)
 }
 
 /* The length of the message in a datagram of N bytes with a header of HEAD bytes, or none. */
-static inline size_t payload(size_t n, size_t head, int flags)
+static inline size_t datagram_payload(size_t n, size_t head, int flags)
 {
 	if (!(flags & MSG_PEEK))
 		diw_count(DIW_LIKELY(head) ? DIW_C_sock_rx_framed : DIW_C_sock_rx_plain);
@@ -137,7 +137,7 @@ static bool datagram_undo(struct rx *r, const struct diw_hold *h, size_t n)
 				    diw_bad_net_on ? &r->came : NULL, &r->got);
 	if (diw_frame_check(&r->keys, h->mem, n, &head) == DIW_FRAME_BAD)
 		return false;
-	r->one = (struct iovec){ h->mem + head, payload(n, head, r->flags) };
+	r->one = (struct iovec){ h->mem + head, datagram_payload(n, head, r->flags) };
 	r->got = (struct diw_gro){ &r->one, 1, r->one.iov_len };
 	return true;
 }
@@ -256,7 +256,7 @@ static inline ssize_t recv_one(int fd, struct diw_sock *s, void *buf, size_t len
 	if (DIW_LIKELY(n >= 0)) {
 		if (!DIW_LIKELY(diw_frame_check(&keys, h.mem, (size_t)n, &head) != DIW_FRAME_BAD))
 			goto damaged;
-		got = payload((size_t)n, head, 0);
+		got = datagram_payload((size_t)n, head, 0);
 		got = got < len ? got : len;
 		memcpy(buf, h.mem + head, got);
 		n = (ssize_t)got;

@@ -120,7 +120,7 @@ static bool many_is_over(const struct timespec *left)
 	return left && left->tv_sec == 0 && left->tv_nsec == 0;
 }
 
-static int receive(struct many *m, struct mmsghdr *vec, unsigned n, struct timespec *timeout)
+static int many_receive(struct many *m, struct mmsghdr *vec, unsigned n, struct timespec *timeout)
 {
 	unsigned got = 0;
 
@@ -193,7 +193,7 @@ int diw_sock_recvmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned 
 	m.gro = s->gro;
 	if (!diw_stage_hold(DIW_STAGE_MANY, &m.stage))
 		return -1;
-	rc = receive(&m, vec, n, timeout);
+	rc = many_receive(&m, vec, n, timeout);
 	diw_stage_let_go(DIW_STAGE_MANY, &m.stage);
 	return rc;
 }

@@ -32,7 +32,7 @@ void diw_regfile_place(const char *dir)
 	place = strdup(dir);
 }
 
-static void directory(char *path, size_t size)
+static void registry_directory(char *path, size_t size)
 {
 	const char *chosen = secure_getenv("DIWARP_SOCKETS_DIR"), *run = secure_getenv("XDG_RUNTIME_DIR");
 
@@ -115,7 +115,7 @@ static int regfile_open_file(const char *name, bool create, int how, char *path,
 	int dir, fd;
 
 	*why = NULL;
-	directory(path, size);
+	registry_directory(path, size);
 	dir = open_dir(create, path, why);
 	if (dir < 0)
 		return -1;
@@ -233,7 +233,7 @@ static bool may_grow(size_t size)
 }
 
 /* A file that cannot be extended holds fewer entries. */
-static void extend(const struct diw_regfile *what, int fd)
+static void registry_extend(const struct diw_regfile *what, int fd)
 {
 	off_t most = (off_t)what->most;
 	struct rlimit l;
@@ -308,7 +308,7 @@ static void *open_shared(const struct diw_regfile *what, bool create, char *path
 		return NULL;
 	reg = regfile_take(what, fd, create, why);
 	if (reg && create)
-		extend(what, fd);
+		registry_extend(what, fd);
 	flock(fd, LOCK_UN);                  /* otherwise the mapping would keep the lock */
 	close(fd);
 	return reg;
@@ -341,7 +341,7 @@ static void *try_kept(const struct diw_regfile *what, int how, char *path, size_
 	}
 	if (reg) {
 		fchmod(fd, 0600);            /* the mode is no longer LEFT */
-		extend(what, fd);
+		registry_extend(what, fd);
 	}
 	close(fd);                           /* the mapping keeps the lock */
 	return reg;
@@ -391,7 +391,7 @@ void diw_regfile_clean(const char *name)
 	DIR *d;
 	int dir;
 
-	directory(path, sizeof path);
+	registry_directory(path, sizeof path);
 	dir = open_dir(false, path, &why);
 	d = dir < 0 ? NULL : fdopendir(dir);
 	while (d && (e = readdir(d)))

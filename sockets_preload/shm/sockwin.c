@@ -27,7 +27,7 @@ static bool is_made_by(int id, uint32_t uid)
 	return shmctl(id, IPC_STAT, &ds) == 0 && ds.shm_perm.cuid == uid && ds.shm_segsz == sizeof(struct diw_sockreg);
 }
 
-static struct diw_sockreg *attach(int id, void *at, int flags)
+static struct diw_sockreg *window_attach(int id, void *at, int flags)
 {
 	void *p = shmat(id, at, flags | (at ? SHM_REMAP : 0));
 
@@ -55,9 +55,9 @@ static struct diw_sockreg *window_abandon(struct diw_sockreg *reg, int id)
 	return NULL;
 }
 
-static struct diw_sockreg *make(int id)
+static struct diw_sockreg *window_make(int id)
 {
-	struct diw_sockreg *reg = attach(id, NULL, 0);
+	struct diw_sockreg *reg = window_attach(id, NULL, 0);
 
 	if (!reg || !diw_sockreg_init(reg))
 		return reg ? window_abandon(reg, id) : NULL;
@@ -72,9 +72,9 @@ static struct diw_sockreg *open_own(uint32_t uid)
 		struct diw_sockreg *reg;
 
 		if (id >= 0)
-			return make(id);
+			return window_make(id);
 		id = shmget(key_of(uid, i), 0, 0);
-		if (id < 0 || !is_made_by(id, uid) || !(reg = attach(id, NULL, 0)))
+		if (id < 0 || !is_made_by(id, uid) || !(reg = window_attach(id, NULL, 0)))
 			continue;
 		return is_ready(reg) ? reg : window_abandon(reg, id);
 	}
@@ -93,7 +93,7 @@ struct diw_sockreg *diw_sockwin_open(uint32_t uid, bool writable, void *at, int 
 		if (found == *id)
 			return NULL;
 		*id = found;
-		return attach(found, at, SHM_RDONLY);
+		return window_attach(found, at, SHM_RDONLY);
 	}
 	return NULL;
 }

@@ -14,7 +14,7 @@
 #define FROM_THE_START DIW_SEGMENTS_ALL(DIW_STREAMREG_FIRST, 5)
 
 /* The id of this boot: cookies start again with each boot, and a registry may be on a disk. */
-static uint64_t boot(void)
+static uint64_t this_boot(void)
 {
 	uint64_t h = 0xcbf29ce484222325u;
 	char id[64];
@@ -113,7 +113,7 @@ static bool streamreg_init(void *p, const char **why)
 	reg->version = DIW_STREAMREG_VERSION;
 	reg->slots = DIW_STREAMREG_SLOTS;
 	reg->size = sizeof *reg;
-	reg->boot = boot();
+	reg->boot = this_boot();
 	atomic_store_explicit(&reg->magic, DIW_STREAMREG_MAGIC, memory_order_release);
 	return true;
 }
@@ -122,7 +122,7 @@ static bool streamreg_is_over(const void *p)
 {
 	const struct diw_streamreg *reg = p;
 
-	return reg->boot != boot();
+	return reg->boot != this_boot();
 }
 
 /* Thread ids are valid in their PID namespace only, so each namespace has its own file. */

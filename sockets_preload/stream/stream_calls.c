@@ -9,7 +9,7 @@
 
 /* ---- Calls named as in send.c, recv.c and calls.c ---- */
 
-static ssize_t counted(enum diw_sock_counter which, ssize_t rc)
+static ssize_t call_counted(enum diw_sock_counter which, ssize_t rc)
 {
 	if (rc > 0)
 		diw_add(which, (uint64_t)rc);
@@ -30,7 +30,7 @@ ssize_t diw_stream_sendto(int fd, const void *buf, size_t len, int flags, const 
 	if ((buf || !len) && !has_bad_length(addr, addr_len) && !(addr && addr_len > sizeof(struct sockaddr_storage)) &&
 	    diw_stream_send(fd, &(struct iovec){ (void *)buf, len }, 1, flags, &rc))
 		return rc;
-	return counted(DIW_C_sock_stream_tx_plain, real.sendto(fd, buf, len, flags, addr, addr_len));
+	return call_counted(DIW_C_sock_stream_tx_plain, real.sendto(fd, buf, len, flags, addr, addr_len));
 }
 
 ssize_t diw_stream_write(int fd, const void *buf, size_t len)
@@ -38,7 +38,7 @@ ssize_t diw_stream_write(int fd, const void *buf, size_t len)
 	ssize_t rc;
 
 	if (!buf || !diw_stream_send(fd, &(struct iovec){ (void *)buf, len }, 1, 0, &rc))
-		return counted(DIW_C_sock_stream_tx_plain, real.write(fd, buf, len));
+		return call_counted(DIW_C_sock_stream_tx_plain, real.write(fd, buf, len));
 	return diw_sock_is_mistaken(fd, rc) ? real.write(fd, buf, len) : rc;
 }
 
@@ -47,7 +47,7 @@ ssize_t diw_stream_writev(int fd, const struct iovec *iov, int n)
 	ssize_t rc;
 
 	if (n <= 0 || n > UIO_MAXIOV || !iov || !diw_stream_send(fd, iov, (size_t)n, 0, &rc))
-		return counted(DIW_C_sock_stream_tx_plain, real.writev(fd, iov, n));
+		return call_counted(DIW_C_sock_stream_tx_plain, real.writev(fd, iov, n));
 	return diw_sock_is_mistaken(fd, rc) ? real.writev(fd, iov, n) : rc;
 }
 
@@ -58,7 +58,7 @@ ssize_t diw_stream_sendmsg(int fd, const struct msghdr *msg, int flags)
 	if (msg && msg->msg_iov && msg->msg_iovlen <= UIO_MAXIOV && !has_bad_length(msg->msg_name, msg->msg_namelen) &&
 	    diw_stream_send(fd, msg->msg_iov, msg->msg_iovlen, flags, &rc))
 		return rc;
-	return counted(DIW_C_sock_stream_tx_plain, real.sendmsg(fd, msg, flags));
+	return call_counted(DIW_C_sock_stream_tx_plain, real.sendmsg(fd, msg, flags));
 }
 
 /* The kernel has no address of a TCP peer. It checks the length after it has received. */
@@ -77,7 +77,7 @@ ssize_t diw_stream_recvfrom(int fd, void *buf, size_t len, int flags, struct soc
 	ssize_t rc;
 
 	if ((!buf && !(flags & MSG_TRUNC)) || !diw_stream_recv(fd, &(struct iovec){ buf, len }, 1, flags, &rc))
-		return counted(DIW_C_sock_stream_rx_plain, real.recvfrom(fd, buf, len, flags, addr, addr_len));
+		return call_counted(DIW_C_sock_stream_rx_plain, real.recvfrom(fd, buf, len, flags, addr, addr_len));
 	return rc >= 0 && addr ? no_address(addr_len, rc) : rc;
 }
 
@@ -86,7 +86,7 @@ ssize_t diw_stream_read(int fd, void *buf, size_t len)
 	ssize_t rc;
 
 	if (!buf || !diw_stream_recv(fd, &(struct iovec){ buf, len }, 1, 0, &rc))
-		return counted(DIW_C_sock_stream_rx_plain, real.read(fd, buf, len));
+		return call_counted(DIW_C_sock_stream_rx_plain, real.read(fd, buf, len));
 	return diw_sock_is_mistaken(fd, rc) ? real.read(fd, buf, len) : rc;
 }
 
@@ -95,7 +95,7 @@ ssize_t diw_stream_readv(int fd, const struct iovec *iov, int n)
 	ssize_t rc;
 
 	if (n <= 0 || n > UIO_MAXIOV || !iov || !diw_stream_recv(fd, iov, (size_t)n, 0, &rc))
-		return counted(DIW_C_sock_stream_rx_plain, real.readv(fd, iov, n));
+		return call_counted(DIW_C_sock_stream_rx_plain, real.readv(fd, iov, n));
 	return diw_sock_is_mistaken(fd, rc) ? real.readv(fd, iov, n) : rc;
 }
 
@@ -105,7 +105,7 @@ ssize_t diw_stream_recvmsg(int fd, struct msghdr *msg, int flags)
 
 	if (!msg || !msg->msg_iov || msg->msg_iovlen > UIO_MAXIOV || has_bad_length(msg->msg_name, msg->msg_namelen) ||
 	    !diw_stream_recv(fd, msg->msg_iov, msg->msg_iovlen, flags, &rc))
-		return counted(DIW_C_sock_stream_rx_plain, real.recvmsg(fd, msg, flags));
+		return call_counted(DIW_C_sock_stream_rx_plain, real.recvmsg(fd, msg, flags));
 	if (rc >= 0) {
 		msg->msg_namelen = 0;
 		msg->msg_controllen = 0;

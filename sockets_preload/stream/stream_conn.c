@@ -78,7 +78,7 @@ bool diw_stream_has_stayed(int fd, const struct diw_sock_stream *st, uint64_t co
 	return false;
 }
 
-static bool name(int fd, struct diw_addr *a, int (*get)(int, struct sockaddr *, socklen_t *))
+static bool socket_name(int fd, struct diw_addr *a, int (*get)(int, struct sockaddr *, socklen_t *))
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof ss;
@@ -127,7 +127,7 @@ static void describe_options(int fd, struct diw_sock *s)
 static void describe_listener(int fd, struct diw_sock *s)
 {
 	describe_options(fd, s);
-	name(fd, &s->local, sock_name);
+	socket_name(fd, &s->local, sock_name);
 	s->v6only = s->family == AF_INET6 && diw_sock_option(fd, IPPROTO_IPV6, IPV6_V6ONLY);
 }
 
@@ -145,7 +145,7 @@ uint32_t diw_stream_look(int fd, struct diw_sock *s)
 		describe_listener(fd, s);
 		return DIW_MARK_LISTENER;
 	}
-	return name(fd, &peer, peer_name) ? DIW_MARK_STREAM : DIW_MARK_UNKNOWN;
+	return socket_name(fd, &peer, peer_name) ? DIW_MARK_STREAM : DIW_MARK_UNKNOWN;
 }
 
 /* ---- Connecting ---- */
@@ -202,7 +202,7 @@ static int connect_framed(int fd, const struct sockaddr *addr, socklen_t len, st
 	saved = errno;
 	s->slot->connected = rc == 0 && !is_on_device(fd) ? diw_ticks() : 0;
 	if (connect_goes_on(rc)) {
-		name(fd, &s->local, sock_name);
+		socket_name(fd, &s->local, sock_name);
 		s->slot->local = s->local;
 		diw_sock_keep(fd, s, DIW_MARK_STREAM);
 		if (s->awaited)
@@ -252,7 +252,7 @@ int diw_stream_connect(int fd, const struct sockaddr *addr, socklen_t len)
 	if (!diw_stream_new(fd))
 		conn_leave(fd);
 	if (s.bound)
-		name(fd, &s.local, sock_name);
+		socket_name(fd, &s.local, sock_name);
 	errno = saved;
 	if (disconnects || !is_wanted(fd, &s, &l) || !(s.slot = diw_stream_make(&s, true)))
 		return real.connect(fd, addr, len);
@@ -324,14 +324,14 @@ static uint64_t seen_connected(int fd)
 	uint64_t now = diw_ticks();
 	struct diw_addr peer;
 
-	return name(fd, &peer, peer_name) && !is_on_device(fd) ? now : 0;
+	return socket_name(fd, &peer, peer_name) && !is_on_device(fd) ? now : 0;
 }
 
 /* Without a slot the socket is not shown, so its peer sends plain, too. */
 static void accept_framed(int fd, struct diw_sock *s)
 {
 	s->cookie = diw_sock_option64(fd, SO_COOKIE);
-	s->slot = s->cookie && name(fd, &s->local, sock_name) ? diw_stream_make(s, false) : NULL;
+	s->slot = s->cookie && socket_name(fd, &s->local, sock_name) ? diw_stream_make(s, false) : NULL;
 	if (s->slot) {
 		s->keys.seen = seen_connected(fd);
 		if (!atomic_load(&diw_has_ring))
@@ -351,7 +351,7 @@ void diw_stream_accepted(const struct diw_sock *l, int fd, const struct sockaddr
 	s.keys.stream_key = l->keys.stream_key;
 	if (peer)
 		diw_addr_from_sockaddr(&s.peer, peer);
-	if (!peer && !name(fd, &s.peer, peer_name)) {
+	if (!peer && !socket_name(fd, &s.peer, peer_name)) {
 		errno = saved;
 		return;
 	}

@@ -76,14 +76,14 @@ static uint8_t *packet(const struct shape *sh, const uint8_t *data, size_t n, si
 		ip[9] = IPPROTO_UDP;
 		memset(ip + 12, 0x7e, 8);
 		memset(ip + 20, 1, sh->between);
-		diw_put16(ip + 10, (uint16_t)~fold(sum_add(0, ip, head)));
+		diw_put16(ip + 10, (uint16_t)~sum_fold(sum_add(0, ip, head)));
 	}
 	diw_put32(udp, 0x12345678);
 	diw_put16(udp + 4, (uint16_t)(UDP + n));
 	memcpy(udp + UDP, data, n);
-	c = fold(pseudo(ip, UDP + n));
+	c = sum_fold(pseudo_sum(ip, UDP + n));
 	if (sh->checksum == FULL)
-		c = (uint16_t)~fold(sum_add(pseudo(ip, UDP + n), udp, UDP + n));
+		c = (uint16_t)~sum_fold(sum_add(pseudo_sum(ip, UDP + n), udp, UDP + n));
 	diw_put16(udp + 6, sh->checksum == NONE ? 0 : c);
 	return p;
 }
@@ -118,12 +118,12 @@ START_TEST(as_without)
 
 		frame(framed, sh->stag, data, n, n % 2);
 		p = packet(sh, framed, head + n + 4, &len);
-		strip(&sock, p, len, &got);
+		frame_strip(&sock, p, len, &got);
 		seen = p;
 		ck_assert_uint_eq(got, wanted_len);
 		ck_assert_mem_eq(seen, wanted, got);
 		/* A plain packet is unchanged. */
-		strip(&sock, wanted, wanted_len, &got);
+		frame_strip(&sock, wanted, wanted_len, &got);
 		seen = wanted;
 		ck_assert(seen == wanted && got == wanted_len);
 		free(p);
@@ -150,7 +150,7 @@ START_TEST(quoted)
 		frame(framed, stag, data, n, true);
 		memset(framed + all, 'e', 30);
 		memcpy(p, framed, have);
-		strip(&sock, p, have, &got);
+		frame_strip(&sock, p, have, &got);
 		seen = p;
 		ck_assert_uint_eq(got, message + (have > all ? have - all : 0));
 		ck_assert_mem_eq(seen, data, message);
@@ -178,7 +178,7 @@ START_TEST(fragment)
 		ip = p + sh->link;
 		if (!sh->v6)
 			diw_put16(ip + 6, MORE_FRAGMENTS);
-		strip(&sock, p, len - less, &got);
+		frame_strip(&sock, p, len - less, &got);
 		seen = p;
 		ip = seen + sh->link;
 		udp = seen + before - UDP;
@@ -186,7 +186,7 @@ START_TEST(fragment)
 		ck_assert_mem_eq(seen + before, data, here);
 		ck_assert_uint_eq(diw_get16(udp + 4), UDP + n);
 		if (!sh->v6) {
-			ck_assert_uint_eq(fold(sum_add(0, ip, 20 + sh->between)), 0xffff);
+			ck_assert_uint_eq(sum_fold(sum_add(0, ip, 20 + sh->between)), 0xffff);
 			ck_assert_uint_eq(diw_get16(ip + 6), here == n ? 0 : MORE_FRAGMENTS);
 		}
 		free(p);
@@ -210,7 +210,7 @@ START_TEST(not_ours)
 	fill(data, n);
 	frame(framed, sh->stag, data, n, true);
 	good = packet(sh, framed, head + n + 4, &len);
-	strip(&another, good, len, &got);
+	frame_strip(&another, good, len, &got);
 	seen = good;
 	ck_assert(seen == good && got == len);
 	for (int i = 0; i < 100000; i++) {
@@ -221,7 +221,7 @@ START_TEST(not_ours)
 			memcpy(p, good, have);
 		for (int k = 0; have && k < 2; k++)
 			p[diw_rng_next(&r) % have] = (uint8_t)diw_rng_next(&r);
-		strip(&sock, p, have, &got);
+		frame_strip(&sock, p, have, &got);
 		seen = p;
 		ck_assert_uint_le(got, have);
 		ck_assert(seen >= p && seen + got <= p + have);

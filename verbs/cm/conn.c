@@ -45,7 +45,7 @@ static int conn_watch(struct diw_cm_conn *c, uint32_t events)
 	return diw_cm_watch(c->e, &c->item, c->stream->ops->fd(c->stream), events);
 }
 
-static void unwatch(struct diw_cm_conn *c)
+static void conn_unwatch(struct diw_cm_conn *c)
 {
 	diw_cm_unwatch(c->e, &c->item, c->stream->ops->fd(c->stream));
 }
@@ -55,7 +55,7 @@ void diw_cm_conn_stop(struct diw_cm_conn *c, bool abort)
 	if (c->listener)
 		diw_cm_listener_leave(c);
 	if (c->stream) {
-		unwatch(c);
+		conn_unwatch(c);
 		/* A child after fork(2) shares the socket: it may close it, but not reset it. */
 		c->stream->ops->close(c->stream, abort && diw_engine_alive(&c->e->dev->engine));
 		c->stream = NULL;
@@ -76,7 +76,7 @@ void diw_cm_conn_bind(struct diw_cm_conn *c, struct diw_cm *cm)
 }
 
 /* Only undelivered events of the connection remain. */
-static void unbind(struct diw_cm_conn *c)
+static void conn_unbind(struct diw_cm_conn *c)
 {
 	if (c->bound)
 		c->cm->users--;
@@ -107,7 +107,7 @@ void diw_cm_conn_free(struct diw_cm_conn *c)
 	diw_cm_conn_stop(c, c->state != DIW_CM_REJECTING || c->nego->done < c->nego->len);
 	if (diw_engine_alive(&c->e->dev->engine)) {         /* otherwise channel and queue pair may have been freed */
 		diw_cm_unpost(c);
-		unbind(c);
+		conn_unbind(c);
 		if (c->qp)
 			diw_cm_conn_disown(c);
 	}
@@ -117,7 +117,7 @@ void diw_cm_conn_free(struct diw_cm_conn *c)
 
 /* ---- The end of a connection ---- */
 
-static void over(struct diw_cm_conn *c, enum diw_cm_event_type type, uint16_t fault, int errnum)
+static void conn_over(struct diw_cm_conn *c, enum diw_cm_event_type type, uint16_t fault, int errnum)
 {
 	diw_cm_conn_stop(c, true);
 	c->fault = fault;
@@ -126,7 +126,7 @@ static void over(struct diw_cm_conn *c, enum diw_cm_event_type type, uint16_t fa
 		diw_cm_post(c, type);
 	else
 		c->ended = true;
-	unbind(c);
+	conn_unbind(c);
 }
 
 /* The attempt to connect a queue pair has failed. */
@@ -138,7 +138,7 @@ static void conn_fail(struct diw_cm_conn *c, enum diw_cm_event_type type, uint16
 		diw_fault_count(qp->c, fault);
 	if (type == DIW_CM_FAILED)
 		c->nego->peer.len = 0;
-	over(c, type, fault, errnum);
+	conn_over(c, type, fault, errnum);
 	diw_rc_error(qp, fault, type == DIW_CM_REJECTED, errnum, now);
 	diw_engine_hasten(&qp->dev->engine, 0); /* flushes its requests */
 }
@@ -148,9 +148,9 @@ static void conn_disconnected(struct diw_qp *qp, uint16_t fault, int errnum)
 	struct diw_cm_conn *c = qp->conn;
 
 	if (c->state == DIW_CM_UP)
-		over(c, DIW_CM_DISCONNECTED, fault, errnum);
+		conn_over(c, DIW_CM_DISCONNECTED, fault, errnum);
 	else if (c->state == DIW_CM_STARTED)    /* ESTABLISHED was not reported, so DISCONNECTED is not either */
-		over(c, DIW_CM_FAILED, fault, errnum ? errnum : ECONNRESET);
+		conn_over(c, DIW_CM_FAILED, fault, errnum ? errnum : ECONNRESET);
 }
 
 static void conn_forget(struct diw_qp *qp, bool events)
@@ -163,7 +163,7 @@ static void conn_forget(struct diw_qp *qp, bool events)
 
 static void drop_stream(struct diw_cm_conn *c)
 {
-	unwatch(c);
+	conn_unwatch(c);
 	c->stream->ops->close(c->stream, true);
 	c->stream = NULL;
 }
@@ -179,7 +179,7 @@ static void swap_ports(struct diw_cm_conn *c)
 	c->peer = n->sa.peer;
 }
 
-static void again(struct diw_cm_conn *c, uint64_t now)
+static void conn_try_again(struct diw_cm_conn *c, uint64_t now)
 {
 	int rc = diw_cm_stream_connect(c->e->dev, &c->nego->sa, &c->stream);
 
@@ -216,7 +216,7 @@ static bool other_port(struct diw_cm_conn *c, int rc, uint64_t now)
 	c->state = DIW_CM_CONNECTING;
 	n->len = n->request;
 	n->done = 0;
-	again(c, now);
+	conn_try_again(c, now);
 	return true;
 }
 
@@ -257,7 +257,7 @@ static void conn_start(struct diw_cm_conn *c, bool initiator, uint32_t frame_len
 	};
 	int rc;
 
-	unwatch(c);
+	conn_unwatch(c);
 	if (initiator && !fault && !n->sa.self)
 		diw_loopback_stream(c->qp, true, &c->stream);
 	s.stream = c->stream;
@@ -291,7 +291,7 @@ static void conn_sent(struct diw_cm_conn *c, uint64_t now)
 		c->nego->peer.len = 0;          /* its data is overwritten; the request event has already reported it */
 		conn_start(c, false, c->nego->done, 0, now);
 	} else {
-		unbind(c);
+		conn_unbind(c);
 		conn_watch(c, EPOLLIN);
 	}
 }
@@ -316,7 +316,7 @@ int diw_cm_conn_push(struct diw_cm_conn *c, uint64_t now)
 
 /* A rejected initiator ends the stream itself. If this end did so with the refusal, the initiator might see the end
  * first: siw then loses the private data. */
-static void rejecting(struct diw_cm_conn *c, uint64_t now)
+static void conn_rejecting(struct diw_cm_conn *c, uint64_t now)
 {
 	uint8_t byte;
 	struct iovec iov = { &byte, sizeof byte };
@@ -331,7 +331,7 @@ static void rejecting(struct diw_cm_conn *c, uint64_t now)
 
 /* Returns the length of the peer's frame. Reads at most the longest frame and what follows it. -EAGAIN; -errno of the
  * stream; -EPROTO and others of the decoder. */
-static int pull(struct diw_cm_conn *c, bool reply)
+static int frame_pull(struct diw_cm_conn *c, bool reply)
 {
 	uint8_t buf[DIW_MPA_FRAME_MAX];
 	int len = 0;
@@ -364,7 +364,7 @@ static bool is_bare_refusal(const struct diw_cm_nego *n, int rc)
 static void await_reply(struct diw_cm_conn *c, uint64_t now)
 {
 	struct diw_cm_nego *n = c->nego;
-	int len = pull(c, true);
+	int len = frame_pull(c, true);
 	uint16_t fault;
 
 	if (len == -EAGAIN)
@@ -391,7 +391,7 @@ static void await_reply(struct diw_cm_conn *c, uint64_t now)
 
 static void half_open(struct diw_cm_conn *c, uint64_t now)
 {
-	int len = pull(c, false);
+	int len = frame_pull(c, false);
 
 	if (len == -EAGAIN)
 		return;
@@ -428,7 +428,7 @@ void diw_cm_conn_begin(struct diw_cm_conn *c, const struct diw_stream_attr *sa, 
 	diw_cm_arm(c->e, &c->item, c->nego->until);
 }
 
-static void connecting(struct diw_cm_conn *c, uint64_t now)
+static void conn_connecting(struct diw_cm_conn *c, uint64_t now)
 {
 	int rc = c->stream ? c->stream->ops->connected(c->stream) : -EAGAIN;
 
@@ -463,7 +463,7 @@ void diw_cm_conn_event(struct diw_cm_conn *c, uint64_t now)
 
 	switch (c->state) {
 	case DIW_CM_CONNECTING:
-		connecting(c, now);
+		conn_connecting(c, now);
 		break;
 	case DIW_CM_AWAIT_REPLY:
 		await_reply(c, now);
@@ -482,7 +482,7 @@ void diw_cm_conn_event(struct diw_cm_conn *c, uint64_t now)
 			conn_fail(c, DIW_CM_FAILED, 0, -rc, now);
 		break;
 	case DIW_CM_REJECTING:
-		rejecting(c, now);
+		conn_rejecting(c, now);
 		break;
 	}
 }
@@ -503,7 +503,7 @@ static void conn_expire(struct diw_cm_item *it, uint64_t now)
 	else if (c->state == DIW_CM_WAITING)
 		requester_gone(c);
 	else if (c->state == DIW_CM_CONNECTING && !c->stream)
-		again(c, now);
+		conn_try_again(c, now);
 	else
 		conn_fail(c, DIW_CM_FAILED, 0, ETIMEDOUT, now);
 }

@@ -47,7 +47,7 @@ static void item_put(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item 
 }
 
 /* Moves IT from SLOT up to its place. */
-static void rise(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item *it)
+static void item_rise(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item *it)
 {
 	for (; slot > 1 && e->heap[slot / 2 - 1]->at > it->at; slot /= 2)
 		item_put(e, slot, e->heap[slot / 2 - 1]);
@@ -55,7 +55,7 @@ static void rise(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item *it)
 }
 
 /* Moves IT from SLOT down to its place. */
-static void sink(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item *it)
+static void item_sink(struct diw_cm_engine *e, uint32_t slot, struct diw_cm_item *it)
 {
 	uint32_t child;
 
@@ -81,16 +81,16 @@ void diw_cm_disarm(struct diw_cm_engine *e, struct diw_cm_item *it)
 	if (last == it)
 		return;
 	if (slot > 1 && e->heap[slot / 2 - 1]->at > last->at)
-		rise(e, slot, last);
+		item_rise(e, slot, last);
 	else
-		sink(e, slot, last);
+		item_sink(e, slot, last);
 }
 
 void diw_cm_arm(struct diw_cm_engine *e, struct diw_cm_item *it, uint64_t at)
 {
 	diw_cm_disarm(e, it);
 	it->at = at;
-	rise(e, ++e->armed, it);
+	item_rise(e, ++e->armed, it);
 	if (it->slot == 1)
 		diw_engine_hasten(&e->dev->engine, at);
 }

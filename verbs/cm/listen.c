@@ -85,7 +85,7 @@ static int admit_stream(struct diw_listener *l, struct diw_stream *s, uint64_t n
 
 /* The half-open connection that the next one displaces; NULL: there is room. All have the same timeout, so it is the
  * oldest. */
-static struct diw_cm_conn *victim(struct diw_listener *l)
+static struct diw_cm_conn *backlog_victim(struct diw_listener *l)
 {
 	if (l->nhalfopen < l->max_halfopen)
 		return NULL;
@@ -97,7 +97,7 @@ static void listener_event(struct diw_cm_item *it, uint64_t now)
 	struct diw_listener *l = diw_container(it, struct diw_listener, item);
 
 	for (int i = 0; i < ACCEPT_SHARE; i++) {
-		struct diw_cm_conn *old = victim(l);
+		struct diw_cm_conn *old = backlog_victim(l);
 		uint64_t replaceable = old ? old->item.at - l->request_timeout + EVICT_NS : 0;
 		struct diw_stream *s;
 		int rc;
@@ -258,7 +258,7 @@ int diw_listener_query(struct diw_listener *l, struct diw_listener_info *info)
 }
 
 /* Takes C out of the listener's list; another list holds it from here on. */
-static void depart(struct diw_cm_conn *c)
+static void conn_depart(struct diw_cm_conn *c)
 {
 	if (c->listener)
 		diw_cm_listener_leave(c);
@@ -267,7 +267,7 @@ static void depart(struct diw_cm_conn *c)
 }
 
 /* Closes the connections whose requests the application has not fetched. The others wait elsewhere for its answer. */
-static void empty(struct diw_listener *l)
+static void listener_empty(struct diw_listener *l)
 {
 	struct diw_list *n, *next;
 
@@ -277,7 +277,7 @@ static void empty(struct diw_listener *l)
 		struct diw_cm_conn *c = diw_container(n, struct diw_cm_conn, item.link);
 
 		if (c->taken)
-			depart(c);
+			conn_depart(c);
 		else
 			diw_cm_conn_free(c);
 	}
@@ -288,7 +288,7 @@ int diw_listener_close(struct diw_listener *l)
 	struct diw_dev *dev = l->cm->dev;
 
 	if (diw_engine_lock(&dev->engine) == 0) {
-		empty(l);
+		listener_empty(l);
 		diw_cm_unwatch(dev->cm, &l->item, l->sock->ops->fd(l->sock));
 		diw_cm_item_del(dev->cm, &l->item);
 		diw_list_del(&l->item.link);
@@ -326,7 +326,7 @@ static int accept_locked(struct diw_cm_conn *c, struct diw_qp *qp, const struct 
 	n->len = (uint32_t)diw_cm_reply(n->frame, &n->ask, &n->peer, n->takes, c->stream->near, a->data, a->data_len,
 					&n->terms);
 	n->done = 0;
-	depart(c);
+	conn_depart(c);
 	diw_cm_arm(c->e, &c->item, diw_until(now, a->timeout_ns));
 	diw_cm_conn_own(c, qp, DIW_CM_REPLYING);
 	diw_loopback_stream(qp, false, &c->stream);
@@ -365,7 +365,7 @@ static void reject_begin(struct diw_cm_conn *c, uint64_t now)
 
 	if (e->nrejecting == MAX_REJECTING)
 		diw_cm_conn_free(diw_container(diw_list_first(&e->rejecting), struct diw_cm_conn, item.link));
-	depart(c);
+	conn_depart(c);
 	diw_list_del(&c->item.link);
 	diw_list_add_tail(&e->rejecting, &c->item.link);
 	e->nrejecting++;

@@ -65,7 +65,7 @@ static unsigned rtr_of(const struct diw_mpa_frame *f)
 
 /* A Write of no bytes costs the responder nothing. A Read needs an answer. The empty FPDU is supported by the fewest
  * peers. */
-static uint8_t prefer(unsigned rtr)
+static uint8_t rtr_prefer(unsigned rtr)
 {
 	if (rtr & DIW_RTR_WRITE)
 		return DIW_RTR_WRITE;
@@ -109,7 +109,7 @@ static uint8_t choose_rtr(const struct diw_cm_ask *ask, const struct diw_mpa_fra
 		return 0;
 	if (!ask->ird || !req->ord)
 		own &= ~(unsigned)DIW_RTR_READ;
-	return prefer(own & rtr_of(req) ? own & rtr_of(req) : own);
+	return rtr_prefer(own & rtr_of(req) ? own & rtr_of(req) : own);
 }
 
 int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_frame *req, struct diw_cm_takes takes,
@@ -185,6 +185,6 @@ uint16_t diw_cm_judge(const struct diw_cm_ask *ask, bool discovered, struct diw_
 		return 0;
 	if (!terms->ord)                        /* a Read of no bytes counts as a Read */
 		rtr &= ~(unsigned)DIW_RTR_READ;
-	terms->rtr = prefer(rtr & rtr_of(rep));
+	terms->rtr = rtr_prefer(rtr & rtr_of(rep));
 	return terms->rtr ? 0 : DIW_FAULT_MPA_RTR;
 }

@@ -104,7 +104,7 @@ struct ibv_pd *cma_dev_pd(struct cma_dev *d)
 
 /* Releases a device without identifiers. False: queue pairs of the program have connections, which keep the channel, or
  * there are objects in the protection domain. */
-static bool release(struct cma_dev *d)
+static bool cma_dev_release(struct cma_dev *d)
 {
 	if (!diw_of_has_rc(d->verbs))
 		diw_loop_cm_close(&cma_loop, &d->conns);
@@ -118,7 +118,7 @@ static bool release_all(void)
 	bool all = true;
 
 	for (struct diw_host_dev *d = devs.first; d; d = d->next)
-		all &= release(cma_dev(d));
+		all &= cma_dev_release(cma_dev(d));
 	if (all)
 		cma_link_unwatch();
 	return all;

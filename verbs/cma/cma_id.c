@@ -34,7 +34,7 @@ struct cma_id *cma_id_new(struct rdma_event_channel *channel, void *context, enu
 	return id;
 }
 
-static bool known(enum rdma_port_space ps, enum ibv_qp_type *type)
+static bool space_is_known(enum rdma_port_space ps, enum ibv_qp_type *type)
 {
 	*type = ps == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
 	return ps == RDMA_PS_UDP || ps == RDMA_PS_TCP;
@@ -47,7 +47,7 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **out, 
 
 	if (!out)
 		return cma_result(EINVAL);
-	if (!known(ps, &type))
+	if (!space_is_known(ps, &type))
 		return cma_result(EPROTONOSUPPORT);
 	cma_enter();
 	id = cma_id_new(channel, context, ps, type);
@@ -175,7 +175,7 @@ void cma_hold_drop(struct cma_id *id)
 	id->hold = -1;
 }
 
-static int hold(struct cma_id *id, struct diw_addr *local)
+static int port_hold(struct cma_id *id, struct diw_addr *local)
 {
 	const struct diw_port_hold how = {
 		.type = cma_is_ud(id) ? SOCK_DGRAM : SOCK_STREAM, .rdma = !cma_is_ud(id),
@@ -189,7 +189,7 @@ static int hold(struct cma_id *id, struct diw_addr *local)
 
 /* Whether another identifier of this process keeps the address. The kernel does not detect two sockets that only keep a
  * port. */
-static bool taken(const struct cma_id *id, const struct diw_addr *a)
+static bool address_is_taken(const struct cma_id *id, const struct diw_addr *a)
 {
 	for (struct diw_list *l = cma_ids.next; l != &cma_ids; l = l->next) {
 		const struct cma_id *o = diw_container(l, struct cma_id, link);
@@ -224,10 +224,10 @@ int cma_bind(struct cma_id *id, const struct diw_addr *want)
 		if (!dev)
 			return errno;
 	}
-	if (local.port && taken(id, &local))
+	if (local.port && address_is_taken(id, &local))
 		return EADDRINUSE;
 	id->any_port = !local.port;
-	rc = hold(id, &local);
+	rc = port_hold(id, &local);
 	if (rc)
 		return rc;
 	id->local = local;
@@ -253,7 +253,7 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 
 /* ---- Resolving: the kernel knows the route at once; a missing peer is found when connecting ---- */
 
-static int resolve(struct cma_id *id, const struct diw_addr *src, const struct diw_addr *dst)
+static int id_resolve(struct cma_id *id, const struct diw_addr *src, const struct diw_addr *dst)
 {
 	struct diw_addr from;
 	struct cma_dev *dev;
@@ -292,14 +292,14 @@ int rdma_resolve_addr(struct rdma_cm_id *cm_id, struct sockaddr *src, struct soc
 		rc = cma_addr_get(&from, src);
 	if (rc == 0) {
 		cma_enter();
-		rc = resolve(cma_id(cm_id), &from, &to);
+		rc = id_resolve(cma_id(cm_id), &from, &to);
 		cma_leave();
 	}
 	return rc ? cma_result(rc) : cma_complete(cma_id(cm_id));
 }
 
 /* Fills in the path to the peer, as a subnet manager would report it. An RNIC has no path. */
-static int path(struct cma_id *id)
+static int id_fill_path(struct cma_id *id)
 {
 	struct ibv_sa_path_rec *p;
 	struct ibv_port_attr port;
@@ -332,7 +332,7 @@ int rdma_resolve_route(struct rdma_cm_id *cm_id, int timeout_ms)
 
 	(void)timeout_ms;
 	cma_enter();
-	rc = id->state == CMA_ADDR_RESOLVED ? path(id) : EINVAL;
+	rc = id->state == CMA_ADDR_RESOLVED ? id_fill_path(id) : EINVAL;
 	if (rc == 0) {
 		id->state = CMA_ROUTE_RESOLVED;
 		cma_post(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);

@@ -38,7 +38,7 @@ int cma_write_cm_event(struct rdma_cm_id *id, int event, int status, uint64_t ar
 
 /* ---- rdma_getaddrinfo() with an event: the look-up is done before the call returns, as in rdma-core ---- */
 
-static int start(struct cma_id *id)
+static int connect_start(struct cma_id *id)
 {
 	int rc;
 
@@ -60,7 +60,7 @@ int rdma_resolve_addrinfo(struct rdma_cm_id *cm_id, const char *node, const char
 		return cma_result(EINVAL);
 	if (hints && hints->ai_flags & RAI_SUBNET)
 		return cma_result(ENOTSUP);
-	rc = start(id);
+	rc = connect_start(id);
 	if (rc)
 		return cma_result(rc);
 	rc = rdma_getaddrinfo(node, service, hints, &found) ? errno : 0;

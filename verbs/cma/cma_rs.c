@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "verbs/rs/rs.h"
 
-static long result(long rc)
+static long rs_result(long rc)
 {
 	if (rc >= 0)
 		return rc;
@@ -25,7 +25,7 @@ static int control_at(const char *call, long rc)
 {
 	if (rc < 0 && rc != -EAGAIN && rc != -EINPROGRESS && rc != -EINTR)
 		diw_fail((int)rc, "%s", call);
-	return (int)result(rc);
+	return (int)rs_result(rc);
 }
 
 int rsocket(int domain, int type, int protocol) { return control(diw_rs_socket(domain, type, protocol)); }
@@ -62,12 +62,12 @@ int rgetsockname(int fd, struct sockaddr *addr, socklen_t *len)
 
 ssize_t rrecvmsg(int fd, struct msghdr *msg, int flags)
 {
-	return result(diw_rs_recv(fd, msg, flags));
+	return rs_result(diw_rs_recv(fd, msg, flags));
 }
 
 ssize_t rsendmsg(int fd, const struct msghdr *msg, int flags)
 {
-	return result(diw_rs_send(fd, msg, flags));
+	return rs_result(diw_rs_send(fd, msg, flags));
 }
 
 ssize_t rrecvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *src, socklen_t *addrlen)
@@ -80,7 +80,7 @@ ssize_t rrecvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *src
 
 	if (n >= 0 && src && addrlen)
 		*addrlen = msg.msg_namelen;
-	return result(n);
+	return rs_result(n);
 }
 
 ssize_t rsendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *dst, socklen_t addrlen)
@@ -90,7 +90,7 @@ ssize_t rsendto(int fd, const void *buf, size_t len, int flags, const struct soc
 		.msg_name = (void *)dst, .msg_namelen = dst ? addrlen : 0, .msg_iov = &iov, .msg_iovlen = 1,
 	};
 
-	return result(diw_rs_send(fd, &msg, flags));
+	return rs_result(diw_rs_send(fd, &msg, flags));
 }
 
 ssize_t rrecv(int fd, void *buf, size_t len, int flags) { return rrecvfrom(fd, buf, len, flags, NULL, NULL); }
@@ -98,7 +98,7 @@ ssize_t rsend(int fd, const void *buf, size_t len, int flags) { return rsendto(f
 ssize_t rread(int fd, void *buf, size_t len) { return rrecv(fd, buf, len, 0); }
 ssize_t rwrite(int fd, const void *buf, size_t len) { return rsend(fd, buf, len, 0); }
 
-static bool vector(struct msghdr *msg, const struct iovec *iov, int n)
+static bool msg_vector(struct msghdr *msg, const struct iovec *iov, int n)
 {
 	*msg = (struct msghdr){ .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
 	return n >= 0 && n <= IOV_MAX;
@@ -108,33 +108,33 @@ ssize_t rreadv(int fd, const struct iovec *iov, int n)
 {
 	struct msghdr msg;
 
-	return vector(&msg, iov, n) ? rrecvmsg(fd, &msg, 0) : result(-EINVAL);
+	return msg_vector(&msg, iov, n) ? rrecvmsg(fd, &msg, 0) : rs_result(-EINVAL);
 }
 
 ssize_t rwritev(int fd, const struct iovec *iov, int n)
 {
 	struct msghdr msg;
 
-	return vector(&msg, iov, n) ? rsendmsg(fd, &msg, 0) : result(-EINVAL);
+	return msg_vector(&msg, iov, n) ? rsendmsg(fd, &msg, 0) : rs_result(-EINVAL);
 }
 
 /* ---- Readiness, options ---- */
 
-int rpoll(struct pollfd *fds, nfds_t n, int timeout) { return (int)result(diw_rs_poll(fds, n, timeout)); }
+int rpoll(struct pollfd *fds, nfds_t n, int timeout) { return (int)rs_result(diw_rs_poll(fds, n, timeout)); }
 
 int rselect(int n, fd_set *in, fd_set *out, fd_set *ex, struct timeval *timeout)
 {
-	return (int)result(diw_rs_select(n, in, out, ex, timeout));
+	return (int)rs_result(diw_rs_select(n, in, out, ex, timeout));
 }
 
 int rsetsockopt(int fd, int level, int name, const void *value, socklen_t len)
 {
-	return (int)result(diw_rs_setopt(fd, level, name, value, len));
+	return (int)rs_result(diw_rs_setopt(fd, level, name, value, len));
 }
 
 int rgetsockopt(int fd, int level, int name, void *value, socklen_t *len)
 {
-	return (int)result(diw_rs_getopt(fd, level, name, value, len));
+	return (int)rs_result(diw_rs_getopt(fd, level, name, value, len));
 }
 
 int rfcntl(int fd, int cmd, ...)
@@ -152,12 +152,12 @@ int rfcntl(int fd, int cmd, ...)
 
 off_t riomap(int fd, void *buf, size_t len, int prot, int flags, off_t offset)
 {
-	return result(diw_rs_iomap(fd, buf, len, prot, flags, offset));
+	return rs_result(diw_rs_iomap(fd, buf, len, prot, flags, offset));
 }
 
 int riounmap(int fd, void *buf, size_t len) { return control(diw_rs_iounmap(fd, buf, len)); }
 
 size_t riowrite(int fd, const void *buf, size_t len, off_t offset, int flags)
 {
-	return (size_t)result(diw_rs_iowrite(fd, buf, len, offset, flags));
+	return (size_t)rs_result(diw_rs_iowrite(fd, buf, len, offset, flags));
 }

@@ -62,7 +62,7 @@ void diw_of_connected(struct ibv_context *c, uint32_t qp_num, const struct ibv_q
 }
 
 /* Whether an RNIC's queue pair closes: it does if no request is outstanding. Otherwise it goes to ERROR. */
-static bool closes(const struct of_qp *qp)
+static bool rnic_closes(const struct of_qp *qp)
 {
 	struct diw_qp_info info;
 
@@ -77,7 +77,7 @@ void diw_of_disconnect(struct ibv_context *c, uint32_t qp_num, const struct diw_
 
 	pthread_mutex_lock(&ctx->lock);
 	qp = of_rc_find(ctx, qp_num);
-	if (qp && qp->diw == diw && !closes(qp)) {
+	if (qp && qp->diw == diw && !rnic_closes(qp)) {
 		of_qp_set_state(qp, IBV_QPS_ERR);
 		diw_leave(qp->diw);
 	}

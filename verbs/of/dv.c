@@ -48,7 +48,7 @@ struct ibv_qp *diwdv_create_qp(struct ibv_context *c, struct ibv_qp_init_attr_ex
 	return of_create_qp_dv(c, init, attr);
 }
 
-static int64_t ns(uint64_t v)
+static int64_t dv_ns(uint64_t v)
 {
 	return v > INT64_MAX ? INT64_MAX : (int64_t)v;
 }
@@ -67,11 +67,11 @@ void of_dv_attr(struct diw_qp_attr *a, const struct diwdv_qp_attr *dv)
 	if (mask & DIWDV_QP_MAX_RECORDS)
 		a->dgram.max_records = dv->max_records;
 	if (mask & DIWDV_QP_REORDER_WINDOW)
-		a->dgram.reorder_window_ns = ns(dv->reorder_window_ns);
+		a->dgram.reorder_window_ns = dv_ns(dv->reorder_window_ns);
 	if (mask & DIWDV_QP_RECORD_TIMEOUT)
-		a->dgram.record_timeout_ns = ns(dv->record_timeout_ns);
+		a->dgram.record_timeout_ns = dv_ns(dv->record_timeout_ns);
 	if (mask & DIWDV_QP_READ_TIMEOUT)
-		a->dgram.read_timeout_ns = ns(dv->read_timeout_ns);
+		a->dgram.read_timeout_ns = dv_ns(dv->read_timeout_ns);
 }
 
 /* ---- Records ---- */

@@ -62,7 +62,7 @@ int ibv_query_port(struct ibv_context *c, uint8_t port, struct _compat_ibv_port_
 
 /* ---- GIDs: a table with room for the most addresses of a device; entries behind the last one are empty ---- */
 
-static void entry(const struct of_context *ctx, uint32_t i, struct ibv_gid_entry *e)
+static void gid_entry(const struct of_context *ctx, uint32_t i, struct ibv_gid_entry *e)
 {
 	*e = (struct ibv_gid_entry){
 		.gid_index = i, .port_num = OF_PORT, .ndev_ifindex = ctx->device->info.ifindex,
@@ -113,7 +113,7 @@ int _ibv_query_gid_ex(struct ibv_context *c, uint32_t port, uint32_t index, stru
 		return EINVAL;
 	if (index >= (uint32_t)ctx->ngids)
 		return ENODATA;
-	entry(ctx, index, &mine);
+	gid_entry(ctx, index, &mine);
 	memset(e, 0, size);
 	memcpy(e, &mine, sizeof mine);
 	return 0;
@@ -130,7 +130,7 @@ ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *e, siz
 		return -EINVAL;
 	memset(e, 0, max * size);
 	for (int i = 0; i < ctx->ngids; i++) {
-		entry(ctx, (uint32_t)i, &mine);
+		gid_entry(ctx, (uint32_t)i, &mine);
 		memcpy((char *)e + (size_t)i * size, &mine, sizeof mine);
 	}
 	return ctx->ngids;

@@ -56,13 +56,13 @@ unsigned __ioctl_final_num_attrs(void) { return 0; }
 void *_verbs_init_and_alloc_context(void) { return of_null(EOPNOTSUPP); }
 struct ibv_context *verbs_open_device(void) { return of_null(EOPNOTSUPP); }
 
-static int refuse(void)
+static int private_refuse(void)
 {
 	errno = EOPNOTSUPP;
 	return -1;
 }
 
-int ibv_read_ibdev_sysfs_file(void) { return refuse(); }
+int ibv_read_ibdev_sysfs_file(void) { return private_refuse(); }
 
 /* These do nothing: no provider's context, queue or driver exists. */
 void __verbs_log(void) {}

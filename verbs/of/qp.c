@@ -95,7 +95,7 @@ static uint32_t at_least(uint32_t v, uint32_t least)
 }
 
 /* Grants capabilities. Both queues of a diw_qp have the same limit of entries, so each gets the larger value. */
-static void grant(struct of_qp *qp, const struct ibv_qp_init_attr_ex *a)
+static void caps_grant(struct of_qp *qp, const struct ibv_qp_init_attr_ex *a)
 {
 	struct ibv_qp_cap cap = a->cap;
 
@@ -193,7 +193,7 @@ static struct of_qp *new_qp(struct ibv_context *c, const struct ibv_qp_init_attr
 	pthread_cond_init(&qp->qp.cond, NULL);
 	qp->extended = a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 	qp->ops = qp->extended ? a->send_ops_flags : 0;
-	grant(qp, a);
+	caps_grant(qp, a);
 	of_qp_set_state(qp, first_state(qp));
 	qp->qp.state = IBV_QPS_RESET;           /* the state of the last modification: programs continue from there */
 	return qp;
@@ -440,7 +440,7 @@ static int to_sqd(struct of_qp *qp, bool tell)
 	return tell ? -diw_qp_drained(qp->diw) : 0;
 }
 
-static int enter(struct of_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to, int mask)
+static int qp_enter(struct of_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to, int mask)
 {
 	int rc = 0;
 
@@ -487,7 +487,7 @@ static int modify_locked(struct of_qp *qp, const struct ibv_qp_attr *attr, int m
 	/* Before its effects: requests that fail by it must fail in the new state. */
 	if (to == IBV_QPS_ERR)
 		of_qp_set_state(qp, to);
-	rc = enter(qp, from, to, mask);
+	rc = qp_enter(qp, from, to, mask);
 	if (rc) {
 		qp->attr = before;
 		return rc;

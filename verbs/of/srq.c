@@ -41,7 +41,7 @@ static void free_srq(struct of_srq *srq)
 	free(srq);
 }
 
-static void enlist(struct of_context *ctx, struct of_srq *srq)
+static void of_srq_enlist(struct of_context *ctx, struct of_srq *srq)
 {
 	pthread_mutex_lock(&ctx->lock);
 	srq->num = ++ctx->last_srq;
@@ -66,7 +66,7 @@ struct ibv_srq *of_create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr
 		return NULL;
 	}
 	of_pd_hold(attr->pd);
-	enlist(of_context(c), srq);
+	of_srq_enlist(of_context(c), srq);
 	attr->attr.max_wr = srq->max_wr;
 	attr->attr.max_sge = srq->max_sge;
 	return &srq->srq;

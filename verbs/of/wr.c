@@ -21,17 +21,17 @@ static struct of_qp *of_ex(struct ibv_qp_ex *ex)
 	return (struct of_qp *)ex;
 }
 
-static void fail(struct of_qp *qp, int error)
+static void wr_fail(struct of_qp *qp, int error)
 {
 	if (!qp->build.error)
 		qp->build.error = error;
 }
 
 /* The request that a call fills; NULL after an error. */
-static struct diw_send_wr *current(struct of_qp *qp)
+static struct diw_send_wr *wr_current(struct of_qp *qp)
 {
 	if (qp->build.n == 0)
-		fail(qp, EINVAL);
+		wr_fail(qp, EINVAL);
 	return qp->build.error ? NULL : &qp->build.wrs[qp->build.n - 1];
 }
 
@@ -55,7 +55,7 @@ static struct diw_send_wr *build_add(struct ibv_qp_ex *ex, enum diw_wr_opcode op
 	struct diw_send_wr *w;
 
 	if (b->n == qp->init.cap.max_send_wr)
-		fail(qp, ENOMEM);
+		wr_fail(qp, ENOMEM);
 	if (b->error)
 		return NULL;
 	w = &b->wrs[b->n];
@@ -171,7 +171,7 @@ static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, c
 	bind = &b->binds[b->nbinds];
 	rc = mw && mw->type == IBV_MW_TYPE_2 ? of_bind_info(w, mw, rkey, info, bind) : EINVAL;
 	if (rc) {
-		fail(of_ex(ex), rc);
+		wr_fail(of_ex(ex), rc);
 		return;
 	}
 	bind->at = b->n - 1;
@@ -183,14 +183,14 @@ static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, c
 static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 {
 	struct of_qp *qp = of_ex(ex);
-	struct diw_send_wr *w = current(qp);
+	struct diw_send_wr *w = wr_current(qp);
 	int rc = w ? of_ud_dst(qp, w, ah, qpn, qkey) : 0;
 
 	if (rc)
-		fail(qp, rc);
+		wr_fail(qp, rc);
 }
 
-static struct diw_sge *entries(const struct of_qp *qp)
+static struct diw_sge *wr_entries(const struct of_qp *qp)
 {
 	return qp->build.sge + (size_t)(qp->build.n - 1) * qp->init.cap.max_send_sge;
 }
@@ -198,12 +198,12 @@ static struct diw_sge *entries(const struct of_qp *qp)
 static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
 {
 	struct of_qp *qp = of_ex(ex);
-	struct diw_send_wr *w = current(qp);
+	struct diw_send_wr *w = wr_current(qp);
 	struct diw_sge *s;
 
 	if (!w)
 		return;
-	s = entries(qp);
+	s = wr_entries(qp);
 	*s = (struct diw_sge){ (void *)(uintptr_t)addr, length, lkey };
 	w->sge = s;
 	w->num_sge = 1;
@@ -212,16 +212,16 @@ static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint3
 static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t n, const struct ibv_sge *list)
 {
 	struct of_qp *qp = of_ex(ex);
-	struct diw_send_wr *w = current(qp);
+	struct diw_send_wr *w = wr_current(qp);
 	struct diw_sge *s;
 
 	if (!w)
 		return;
 	if (n > qp->init.cap.max_send_sge) {
-		fail(qp, EINVAL);
+		wr_fail(qp, EINVAL);
 		return;
 	}
-	s = entries(qp);
+	s = wr_entries(qp);
 	for (size_t i = 0; i < n; i++)
 		s[i] = (struct diw_sge){ (void *)(uintptr_t)list[i].addr, list[i].length, list[i].lkey };
 	w->sge = s;
@@ -232,7 +232,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t n, const struct ibv_sge
 static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t n, const struct ibv_data_buf *list)
 {
 	struct of_qp *qp = of_ex(ex);
-	struct diw_send_wr *w = current(qp);
+	struct diw_send_wr *w = wr_current(qp);
 	uint32_t room = qp->init.cap.max_inline_data, len = 0;
 	struct diw_sge *s;
 	uint8_t *data;
@@ -242,13 +242,13 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t n, const struct
 	data = qp->build.data + (size_t)(qp->build.n - 1) * room;
 	for (size_t i = 0; i < n; i++) {
 		if (list[i].length > room - len) {
-			fail(qp, ENOMEM);
+			wr_fail(qp, ENOMEM);
 			return;
 		}
 		memcpy(data + len, list[i].addr, list[i].length);
 		len += (uint32_t)list[i].length;
 	}
-	s = entries(qp);
+	s = wr_entries(qp);
 	*s = (struct diw_sge){ data, len, 0 };
 	w->sge = s;
 	w->num_sge = 1;

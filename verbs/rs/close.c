@@ -34,7 +34,7 @@ void rs_lingerer_over(struct rs *s)
 }
 
 /* Whether an event will report the end of the connection. */
-static bool lingers(struct rs *s)
+static bool close_lingers(struct rs *s)
 {
 	if (s->state != RS_CONNECTED || !s->stream || (s->opt.linger.l_onoff && !s->opt.linger.l_linger))
 		return false;
@@ -70,7 +70,7 @@ void rs_end(struct rs *s)
 		diw_listener_close(s->listener);
 	rs_requests_forget(s);
 	end_children(s);
-	stays = lingers(s);
+	stays = close_lingers(s);
 	if (stays) {
 		s->state = RS_CLOSING;
 		if (s->fd >= 0)
@@ -84,7 +84,7 @@ void rs_end(struct rs *s)
 }
 
 /* SO_LINGER: waits until TCP has taken all data, not until the peer has read it. */
-static void linger(struct rs *s)
+static void close_linger(struct rs *s)
 {
 	uint64_t until;
 
@@ -110,7 +110,7 @@ int diw_rs_close(int fd)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);        /* not a cancellation point from here on: the
 									 * descriptor is already free */
 	pthread_mutex_lock(&s->lock);
-	linger(s);
+	close_linger(s);
 	pthread_setcancelstate(cancel, NULL);
 	s->closed = true;
 	if (s->stream)

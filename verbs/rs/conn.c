@@ -330,7 +330,7 @@ void rs_requests_forget(struct rs *l)
 }
 
 /* Called when accept() has made room. */
-static void admit(struct rs *l)
+static void listener_admit(struct rs *l)
 {
 	pthread_mutex_lock(&rs_big);
 	pthread_mutex_lock(&l->lock);
@@ -355,7 +355,7 @@ static void child_established(struct rs *l, struct rs *s)
 }
 
 /* Threads in poll() have slept on the descriptor alone. They are woken to watch the queue pair, too. */
-static void established(struct rs *s, const struct diw_cm_event *ev)
+static void rs_established(struct rs *s, const struct diw_cm_event *ev)
 {
 	pthread_mutex_lock(&s->lock);
 	s->state = RS_CONNECTED;
@@ -430,7 +430,7 @@ void rs_cm_event(struct diw_loop_cm *c, const struct diw_cm_event *ev)
 		if (s->parent)
 			child_established(s->parent, s);
 		else
-			established(s, ev);
+			rs_established(s, ev);
 		break;
 	case DIW_CM_REJECTED:
 		rs_on_failed(ev->ctx, ECONNREFUSED);
@@ -496,7 +496,7 @@ int diw_rs_accept(int fd, struct sockaddr *addr, socklen_t *len)
 	waits = l->nwaiting > 0;
 	pthread_mutex_unlock(&l->lock);
 	if (waits)
-		admit(l);
+		listener_admit(l);
 	rs_unref(l);
 	if (rc < 0)
 		return rc;

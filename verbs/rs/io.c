@@ -4,7 +4,7 @@
 
 #include "verbs/rs/int.h"
 
-static size_t total(const struct msghdr *msg)
+static size_t msg_total(const struct msghdr *msg)
 {
 	size_t n = 0;
 
@@ -13,7 +13,7 @@ static size_t total(const struct msghdr *msg)
 	return n;
 }
 
-static bool blocks(const struct rs *s, int flags)
+static bool call_blocks(const struct rs *s, int flags)
 {
 	return !s->nonblock && !(flags & MSG_DONTWAIT);
 }
@@ -21,7 +21,7 @@ static bool blocks(const struct rs *s, int flags)
 /* Waits, since no byte can move now. 0: try again; -errno: the call ends. *UNTIL is RS_NEVER at first. */
 static int io_wait(struct rs *s, int flags, short events, int64_t timeo, uint64_t *until)
 {
-	if (!blocks(s, flags)) {
+	if (!call_blocks(s, flags)) {
 		rs_idle(s);
 		return -EAGAIN;
 	}
@@ -56,7 +56,7 @@ static int may_write(struct rs *s, int flags)
 static ssize_t write_stream(struct rs *s, const struct msghdr *msg, int flags)
 {
 	uint64_t until = RS_NEVER;
-	size_t len = total(msg), done = 0;
+	size_t len = msg_total(msg), done = 0;
 	ssize_t n;
 	int rc;
 
@@ -64,7 +64,7 @@ static ssize_t write_stream(struct rs *s, const struct msghdr *msg, int flags)
 		return -EOPNOTSUPP;
 	for (;;) {
 		rc = may_write(s, flags);
-		if (rc == -EAGAIN && blocks(s, flags))
+		if (rc == -EAGAIN && call_blocks(s, flags))
 			n = 0;
 		else if (rc < 0)
 			return done ? (ssize_t)done : rc;
@@ -120,7 +120,7 @@ static int may_read(struct rs *s)
 static ssize_t read_stream(struct rs *s, const struct msghdr *msg, int flags)
 {
 	uint64_t until = RS_NEVER;
-	size_t len = total(msg), done = 0;
+	size_t len = msg_total(msg), done = 0;
 	bool peek = flags & MSG_PEEK;
 	int rc;
 

@@ -92,7 +92,7 @@ void rs_maps_tell(struct rs *s)
 		}
 }
 
-static struct rs_map *at(struct rs_stream *st, uint64_t offset, uint64_t len)
+static struct rs_map *map_at(struct rs_stream *st, uint64_t offset, uint64_t len)
 {
 	for (struct rs_map *m = st->maps; m; m = m->next)
 		if (offset < m->offset + m->length && m->offset < offset + len)
@@ -101,7 +101,7 @@ static struct rs_map *at(struct rs_stream *st, uint64_t offset, uint64_t len)
 }
 
 /* Chooses an offset above all others, on a new page. */
-static uint64_t choose(const struct rs_stream *st)
+static uint64_t offset_choose(const struct rs_stream *st)
 {
 	uint64_t end = 0;
 
@@ -120,8 +120,8 @@ static off_t add_map(struct rs *s, void *buf, size_t len, int prot, off_t offset
 	if (st->nmaps >= MAPS_MAX)
 		return -ENOBUFS;
 	if (offset == -1)
-		offset = (off_t)choose(st);
-	else if (at(st, (uint64_t)offset, len))
+		offset = (off_t)offset_choose(st);
+	else if (map_at(st, (uint64_t)offset, len))
 		return -EINVAL;
 	access |= prot & PROT_WRITE ? DIW_ACCESS_REMOTE_WRITE : 0;
 	access |= prot & PROT_READ ? DIW_ACCESS_REMOTE_READ : 0;

@@ -40,7 +40,7 @@ void rs_opt_conn(const struct rs *s, struct diw_conn_attr *a)
 
 /* ---- The place of each option ---- */
 
-static int *number(struct rs *s, int level, int name)
+static int *opt_int(struct rs *s, int level, int name)
 {
 	static const struct { int level, name; size_t offset; } numbers[] = {
 		{ SOL_SOCKET, SO_SNDBUF, offsetof(struct rs_opts, sndbuf) },
@@ -61,7 +61,7 @@ static int *number(struct rs *s, int level, int name)
 	return NULL;
 }
 
-static uint32_t flag(int level, int name)
+static uint32_t opt_flag(int level, int name)
 {
 	for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
 		if (switches[i].level == level && switches[i].name == name)
@@ -69,7 +69,7 @@ static uint32_t flag(int level, int name)
 	return 0;
 }
 
-static int64_t *timeout(struct rs *s, int level, int name)
+static int64_t *opt_timeout(struct rs *s, int level, int name)
 {
 	if (level != SOL_SOCKET)
 		return NULL;
@@ -93,8 +93,8 @@ static int set_timeout(int64_t *ns, const void *value, socklen_t len)
 
 static int set_number(struct rs *s, int level, int name, int v)
 {
-	uint32_t f = flag(level, name);
-	int *n = number(s, level, name);
+	uint32_t f = opt_flag(level, name);
+	int *n = opt_int(s, level, name);
 
 	if (!f && !n)
 		return -ENOPROTOOPT;
@@ -110,9 +110,9 @@ static int set_number(struct rs *s, int level, int name, int v)
 	return 0;
 }
 
-static int set(struct rs *s, int level, int name, const void *value, socklen_t len)
+static int opt_set(struct rs *s, int level, int name, const void *value, socklen_t len)
 {
-	int64_t *ns = timeout(s, level, name);
+	int64_t *ns = opt_timeout(s, level, name);
 	int v;
 
 	if (!value)
@@ -140,14 +140,14 @@ int diw_rs_setopt(int fd, int level, int name, const void *value, socklen_t len)
 
 	if (rc < 0)
 		return rc;
-	rc = set(s, level, name, value, len);
+	rc = opt_set(s, level, name, value, len);
 	rs_release(s);
 	return rc;
 }
 
 /* ---- Getting ---- */
 
-static int give(const void *what, socklen_t size, void *value, socklen_t *len)
+static int opt_give(const void *what, socklen_t size, void *value, socklen_t *len)
 {
 	memcpy(value, what, *len < size ? *len : size);
 	*len = *len < size ? *len : size;
@@ -184,14 +184,14 @@ static int tcp_info(const struct rs *s, void *value, socklen_t *len)
 			      : s->state == RS_LISTENING ? TCP_LISTEN : TCP_CLOSE,
 	};
 
-	return s->type == SOCK_STREAM ? give(&info, sizeof info, value, len) : -ENOPROTOOPT;
+	return s->type == SOCK_STREAM ? opt_give(&info, sizeof info, value, len) : -ENOPROTOOPT;
 }
 
-static int get(struct rs *s, int level, int name, void *value, socklen_t *len)
+static int opt_get(struct rs *s, int level, int name, void *value, socklen_t *len)
 {
-	int64_t *ns = timeout(s, level, name);
-	uint32_t f = flag(level, name);
-	int *n = number(s, level, name), v;
+	int64_t *ns = opt_timeout(s, level, name);
+	uint32_t f = opt_flag(level, name);
+	int *n = opt_int(s, level, name), v;
 
 	if (!value || !len)
 		return -EFAULT;
@@ -200,19 +200,19 @@ static int get(struct rs *s, int level, int name, void *value, socklen_t *len)
 			.tv_sec = *ns / (int64_t)DIW_S, .tv_usec = *ns % (int64_t)DIW_S / (int64_t)DIW_US,
 		};
 
-		return give(&tv, sizeof tv, value, len);
+		return opt_give(&tv, sizeof tv, value, len);
 	}
 	if (level == SOL_SOCKET && name == SO_LINGER)
-		return give(&s->opt.linger, sizeof s->opt.linger, value, len);
+		return opt_give(&s->opt.linger, sizeof s->opt.linger, value, len);
 	if (level == IPPROTO_TCP && name == TCP_INFO)
 		return tcp_info(s, value, len);
 	rs_look(s);
 	if (state_of(s, level, name, &v) == 0)
-		return give(&v, sizeof v, value, len);
+		return opt_give(&v, sizeof v, value, len);
 	if (!f && !n)
 		return -ENOPROTOOPT;
 	v = f ? (s->opt.flags & f) != 0 : *n;
-	return give(&v, sizeof v, value, len);
+	return opt_give(&v, sizeof v, value, len);
 }
 
 int diw_rs_getopt(int fd, int level, int name, void *value, socklen_t *len)
@@ -222,7 +222,7 @@ int diw_rs_getopt(int fd, int level, int name, void *value, socklen_t *len)
 
 	if (rc < 0)
 		return rc;
-	rc = get(s, level, name, value, len);
+	rc = opt_get(s, level, name, value, len);
 	rs_release(s);
 	return rc;
 }

@@ -89,7 +89,7 @@ void rs_idle(struct rs *s)
 
 /* ---- Sleeping ---- */
 
-static uint64_t left(uint64_t until, uint64_t now)
+static uint64_t time_left(uint64_t until, uint64_t now)
 {
 	return until > now ? until - now : 0;
 }
@@ -110,9 +110,9 @@ static void abandon_lead(void *arg)
 	rs_release(arg);
 }
 
-static int lead(struct rs *s, uint64_t until, uint64_t now)
+static int rs_lead(struct rs *s, uint64_t until, uint64_t now)
 {
-	int64_t ns = until == RS_NEVER ? -1 : (int64_t)left(until, now);
+	int64_t ns = until == RS_NEVER ? -1 : (int64_t)time_left(until, now);
 	struct diw_cq *cq;
 	int rc;
 
@@ -145,10 +145,10 @@ static int futex_wait(struct rs *s, unsigned seen, const struct timespec *ts)
 	return rc;
 }
 
-static int follow(struct rs *s, uint64_t until, uint64_t now)
+static int rs_follow(struct rs *s, uint64_t until, uint64_t now)
 {
 	unsigned seen = atomic_load(&s->seq);
-	uint64_t ns = left(until, now);
+	uint64_t ns = time_left(until, now);
 	struct timespec ts;
 	bool interrupted;
 
@@ -184,9 +184,9 @@ int rs_wait(struct rs *s, short events, uint64_t until)
 		if (now >= until)
 			return -EAGAIN;
 		if (s->cq && (s->dgram || s->state == RS_CONNECTED) && !s->leader)
-			rc = lead(s, until, now);
+			rc = rs_lead(s, until, now);
 		else
-			rc = follow(s, until, now);
+			rc = rs_follow(s, until, now);
 		if (rc == -EINTR && !diw_call_restarts())
 			return -EINTR;
 	}
