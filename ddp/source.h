@@ -3,7 +3,16 @@
  * Sources. A queue pair remembers which tagged messages of a peer's epoch have ended (docs/ud-profile.md, Late
  * segments), and whether the peer has proved its address (section 5.1). Each epoch of an address has its own state, so
  * a forged epoch changes nothing for the real one. Only a source whose segments passed every check has state. The state
- * is bounded and expires.
+ * is bounded and expires. A source is in one of these phases:
+ *
+ *   phase    in the list         while                                           may be displaced
+ *   holding  none                it has records, reassemblies or Reads           no
+ *   active   idle[kind][false]   it holds nothing, for DIW_SOURCE_QUIET_NS       if it has no set of ended messages
+ *   quiet    idle[kind][true]    after that, for DIW_SOURCE_EXPIRY_NS since its  yes; `floor` has replaced the ring of
+ *                                last segment. Then the state is freed           closed MSNs
+ *
+ * In each phase a segment is accepted, unless the address has proved another epoch: then segments of this one are
+ * refused until `over_until_ns`.
  */
 #ifndef DIW_DDP_SOURCE_H
 #define DIW_DDP_SOURCE_H
@@ -29,7 +38,7 @@ struct diw_ddp_seg;
 
 struct diw_source {
 	struct diw_source *hnext;
-	struct diw_list lru;         /* in order of last_ns, if the source holds nothing; else unlinked */
+	struct diw_list lru;         /* in diw_sources.idle, in order of last_ns; else unlinked */
 	struct diw_list heavy;       /* in the list of sources with as many open records */
 	struct diw_list records;     /* open records, oldest first */
 	struct diw_list reasms;      /* open messages, oldest first */

@@ -138,7 +138,7 @@ bool diw_glue_message_came(struct glue_ep *ep, struct glue_peer *from, const str
 		return false;
 	}
 	op = diw_glue_op_get(ep, GLUE_OP_MESSAGE);
-	if (!op) {                       /* cannot happen after the check in diw_glue_port_poll() */
+	if (!op) {                       /* cannot happen: diw_glue_port_poll() and diw_glue_inbox_run() look before */
 		diw_glue_drop(ep, from, GLUE_DROP_NO_ROOM);
 		return false;
 	}

@@ -16,7 +16,7 @@ struct incoming {
 int incoming_create(struct incoming *in, int dirfd, const char *name, uint64_t size, bool force, char *err,
 		    size_t errlen);
 /* The bytes [FROM, TO) come soon: their pages are entered into the page table, many at once. A fault of each, when its
- * first byte comes, costs more than all other work of the receiver. */
+ * first byte comes, costs more than all other work of the receiver. On a slow disk the call ends before TO. */
 void incoming_reach(struct incoming *in, uint64_t from, uint64_t to);
 /* Gives the file its name. Without FORCE an existing file stays, and the result is -EEXIST. */
 int incoming_commit(struct incoming *in, bool force);
