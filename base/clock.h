@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Time in nanoseconds: units, "never", and the calls that read CLOCK_MONOTONIC and CLOCK_REALTIME. */
+/* Time in nanoseconds: units, "never", and the calls that read clocks. */
 #ifndef DIW_BASE_CLOCK_H
 #define DIW_BASE_CLOCK_H
 
@@ -27,6 +27,17 @@ static inline uint64_t diw_clock_realtime_ns(void)
 
 	clock_gettime(CLOCK_REALTIME, &ts);
 	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
+}
+
+/* The time that the host has been suspended, in which CLOCK_MONOTONIC stands still. */
+static inline uint64_t diw_clock_suspended_ns(void)
+{
+	struct timespec ts;
+	uint64_t awake = diw_clock_ns(), all;
+
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	all = (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
+	return all > awake ? all - awake : 0;
 }
 
 static inline uint64_t diw_min64(uint64_t a, uint64_t b) { return a < b ? a : b; }

@@ -17,16 +17,19 @@ static inline void diw_prefetch(const uint8_t *p, size_t len)
 		__builtin_prefetch(p + i, 0, 3);
 }
 
-/* memcpy() for a destination that is mostly not in the cache: it is copied in parts, and the lines of the next part are
- * asked for meanwhile. docs/performance.md says what that gains. */
+/* memcpy() for a destination that is mostly not in the cache: it is copied in equal parts, and the lines of the next
+ * part are asked for meanwhile. The length of a part is computed, so that each is a call of the C library, which knows
+ * the processor: for a constant length GCC has `rep movsq`. docs/performance.md says what both gain. */
 static inline void diw_copy(uint8_t *to, const uint8_t *from, size_t len)
 {
-	for (; len > 2 * DIW_COPY_PART; len -= DIW_COPY_PART) {
-		for (size_t i = 0; i < DIW_COPY_PART; i += DIW_CACHE_LINE)
-			__builtin_prefetch(to + DIW_COPY_PART + i, 1, 3);
-		memcpy(to, from, DIW_COPY_PART);
-		to += DIW_COPY_PART;
-		from += DIW_COPY_PART;
+	size_t parts = len / DIW_COPY_PART, part = parts ? len / parts : 0;
+
+	for (; parts > 1; parts--, len -= part) {
+		for (size_t i = 0; i < part; i += DIW_CACHE_LINE)
+			__builtin_prefetch(to + part + i, 1, 3);
+		memcpy(to, from, part);
+		to += part;
+		from += part;
 	}
 	memcpy(to, from, len);
 }

@@ -17,6 +17,7 @@
 	X(rx_bursts, "super-buffers received, reads of a stream") \
 	X(rx_datagrams, "datagrams received") \
 	X(rx_bytes, "UDP payload, or bytes of the stream, received") \
+	X(rx_in_place, "of the datagrams received, those whose payload was copied straight to its place") \
 	X(rx_truncated, "a datagram larger than the receive buffer: dropped") \
 	/* llp: shared memory */ \
 	X(shm_tx_datagrams, "of the datagrams sent, those by shared memory") \
@@ -80,7 +81,7 @@
 	X(rx_no_recv, "no receive posted") \
 	X(rx_too_long, "message longer than the receive, or than any such message may be") \
 	X(rx_cq_full, "no room for its completion") \
-	X(rx_local_prot, "a posted receive names memory that is not registered (any more)") \
+	X(rx_local_prot, "a posted receive or Read names memory that is not registered (any more)") \
 	X(source_full, "source table full: refused") \
 	X(source_epoch_old, "segment of an epoch that ended") \
 	X(source_epoch_ended, "epochs that ended because their source proved another") \
@@ -109,6 +110,7 @@
 	X(reasm_duplicate, "bytes were there already") \
 	/* rdmap */ \
 	X(tx_messages, "messages sent") \
+	X(tx_appended, "diw_post_append(): parts that joined a Send of the same burst; libfabric's short messages") \
 	X(rx_messages, "messages received: completions delivered from the wire") \
 	X(rx_payload, "bytes of messages placed") \
 	X(tx_payload, "bytes of messages sent") \

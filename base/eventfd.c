@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdint.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,4 +30,24 @@ void diw_eventfd_clear(int fd)
 
 	if (fd >= 0 && eventfd_is_there(fd))
 		(void)!read(fd, &n, sizeof n);
+}
+
+int diw_epoll_add_own(int epfd, int fd)
+{
+	struct epoll_event none = { 0 };
+
+	return epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &none);
+}
+
+bool diw_epoll_has_own(int epfd, int fd)
+{
+	int before = errno;                     /* the caller may be about to return it */
+	bool has = false;
+
+	if (diw_epoll_add_own(epfd, fd) == 0)   /* both numbers are the program's */
+		epoll_ctl(epfd, EPOLL_CTL_DEL, fd, NULL);
+	else
+		has = errno == EEXIST;
+	errno = before;
+	return has;
 }

@@ -53,7 +53,7 @@
 	X(REASM_LATE, 0xf00d, reasm_late, "message has ended") \
 	X(READ_UNMATCHED, 0xf00e, read_unmatched, "no outstanding read") \
 	X(READ_LIMIT, 0xf00f, read_limit, "too many inbound reads") \
-	X(LOCAL_PROT, 0xf010, rx_local_prot, "a posted receive names memory that is not registered") \
+	X(LOCAL_PROT, 0xf010, rx_local_prot, "a posted receive or Read names memory that is not registered") \
 	X(GROUP, 0xf011, rx_group, "only a Send or a Write-Record may come to a group") \
 	X(READ_UNPROVED, 0xf013, read_unproved, "read of an address that has not proved itself") \
 	X(REQUEST, 0xf012, request_failed, "a send request of this end could not be executed")

@@ -33,4 +33,11 @@ void diw_pool_init(struct diw_pool *p, struct diw_arena *a, size_t size, uint32_
 void *diw_pool_get(struct diw_pool *p);                  /* not zeroed when reused; NULL at the bound */
 void diw_pool_put(struct diw_pool *p, void *obj);
 
+/* The object with number I, and the number of an object. Objects from number `fresh` on were never used. */
+static inline void *diw_pool_at(const struct diw_pool *p, uint32_t i) { return p->base + i * p->size; }
+static inline uint32_t diw_pool_index(const struct diw_pool *p, const void *obj)
+{
+	return (uint32_t)((size_t)((const uint8_t *)obj - p->base) / p->size);
+}
+
 #endif
