@@ -40,7 +40,8 @@ struct diw_ddp_buf {
 struct diw_ddp_seg {
 	struct diw_ddp_hdr h;
 	uint32_t hdr_len, len;       /* of the header; of the payload */
-	uint32_t placed;             /* ordered: octets at the end of the payload that are in place already */
+	uint32_t placed;             /* octets at the end of the payload that are in place already; only of a link that
+				      * has asked for the place */
 	const uint8_t *raw;          /* the header's first byte */
 	const uint8_t *payload;
 	const struct diw_addr *src;
@@ -59,6 +60,7 @@ static inline uint16_t diw_ddp_seg_decode(struct diw_ddp_seg *seg, const struct 
 	seg->raw = from->data;
 	seg->payload = seg->raw + seg->hdr_len;
 	seg->len = from->len - seg->hdr_len;
+	seg->placed = from->placed;
 	return fault;
 }
 
@@ -69,7 +71,7 @@ enum diw_ddp_target_kind {
 	DIW_TARGET_RECV,             /* a message for the receive queue */
 	DIW_TARGET_BUF,              /* into `buf` at MO, then placed() */
 	DIW_TARGET_STAG,             /* by the STag of the segment, no record, then placed() */
-	DIW_TARGET_MESSAGE,          /* RDMAP's own single-segment message */
+	DIW_TARGET_MESSAGE,          /* RDMAP's own: a message of a single segment, or a segment that is dropped */
 	DIW_TARGET_IMMEDIATE,        /* ordered: consumes a receive, writes nothing to it */
 };
 
@@ -371,9 +373,10 @@ void diw_ddp_begin_ordered(struct diw_ddp *d, const struct diw_addr *peer, uint8
 static inline void diw_ddp_set_rnr_unit(struct diw_ddp *d, uint64_t unit) { d->cfg.rnr_unit = unit; }
 /* The peer lets a segment wait for a receive N times the unit. Not LIMITED: as long as this end allows. */
 void diw_ddp_limit_rnr(struct diw_ddp *d, bool limited, uint64_t n);
+/* The extras that the peers agreed on, see diw_ddp_hdr_decode_plain(). */
+static inline uint8_t diw_ddp_extras(const struct diw_ddp *d) { return d->cfg.extras; }
 /* MSN of the next message of a queue. */
 static inline uint32_t diw_ddp_tx_msn(const struct diw_ddp *d, uint32_t qn) { return d->order.tx_msn[qn]; }
-static inline uint32_t diw_ddp_rx_msn(const struct diw_ddp *d, uint32_t qn) { return d->order.rx_msn[qn]; }
 static inline void diw_ddp_set_tx_msn(struct diw_ddp *d, uint32_t qn, uint32_t msn) { d->order.tx_msn[qn] = msn; }
 /* Header of the first segment of the Send that H continues, or NULL. */
 static inline const struct diw_ddp_hdr *diw_ddp_first_of(const struct diw_ddp *d, const struct diw_ddp_hdr *h)

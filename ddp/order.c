@@ -49,7 +49,7 @@ uint64_t diw_ddp_wait_deadline(const struct diw_ddp *d)
 
 /* No receive: the segment waits. The end of the stream is behind it and cannot be read before, so the link is asked
  * whether the peer has hung up. */
-static uint16_t no_buffer(struct diw_ddp *d, uint64_t now)
+static uint16_t order_await_recv(struct diw_ddp *d, uint64_t now)
 {
 	struct diw_order *o = &d->order;
 
@@ -66,7 +66,7 @@ static uint16_t no_buffer(struct diw_ddp *d, uint64_t now)
 }
 
 /* MSN and MO must continue the segment before (RFC 5041 section 7.1). */
-static uint16_t in_sequence(const struct diw_order *o, const struct diw_ddp_hdr *h)
+static uint16_t order_check_msn(const struct diw_order *o, const struct diw_ddp_hdr *h)
 {
 	if (h->msn != o->rx_msn[h->qn])
 		return DIW_FAULT_MSN;
@@ -75,7 +75,7 @@ static uint16_t in_sequence(const struct diw_order *o, const struct diw_ddp_hdr 
 
 /* A tagged message has one STag, and its segments are contiguous (RFC 5041 section 5.1). It has less than 2^32 octets,
  * since a completion's length has 32 bits. */
-static uint16_t continues_write(const struct diw_order *o, const struct diw_ddp_seg *seg)
+static uint16_t order_check_write(const struct diw_order *o, const struct diw_ddp_seg *seg)
 {
 	const struct diw_ddp_hdr *h = &seg->h;
 
@@ -86,7 +86,7 @@ static uint16_t continues_write(const struct diw_order *o, const struct diw_ddp_
 	return h->to == o->write_to && seg->len <= UINT32_MAX - o->written ? 0 : DIW_FAULT_BOUNDS;
 }
 
-static void end_message(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint16_t fault)
+static void order_end_message(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint16_t fault)
 {
 	struct diw_recv *recv = d->order.recv;
 
@@ -96,7 +96,7 @@ static void end_message(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint16
 	d->ulp->recv_done(d->ulp_ctx, recv, seg, fault);
 }
 
-static uint16_t take_receive(struct diw_ddp *d, bool last, uint64_t now)
+static uint16_t order_take_recv(struct diw_ddp *d, bool last, uint64_t now)
 {
 	struct diw_order *o = &d->order;
 
@@ -104,16 +104,16 @@ static uint16_t take_receive(struct diw_ddp *d, bool last, uint64_t now)
 		return DIW_DDP_NOT_NOW;         /* waits as long as our application leaves the queue full */
 	if (!o->recv)
 		o->recv = diw_ddp_recv_take(d);
-	return o->recv ? 0 : no_buffer(d, now);
+	return o->recv ? 0 : order_await_recv(d, now);
 }
 
-static uint16_t message_rx(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t now)
+static uint16_t order_send_rx(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t now)
 {
 	struct diw_order *o = &d->order;
-	uint16_t fault = in_sequence(o, &seg->h);
+	uint16_t fault = order_check_msn(o, &seg->h);
 
 	if (fault == 0)
-		fault = take_receive(d, seg->h.last, now);
+		fault = order_take_recv(d, seg->h.last, now);
 	if (fault)
 		return fault;
 	if (o->got == 0)
@@ -124,7 +124,7 @@ static uint16_t message_rx(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t 
 		fault = DIW_FAULT_LOCAL_PROT;
 	if (fault) {
 		if (diw_ddp_cq_room(d, 1))
-			end_message(d, seg, fault);
+			order_end_message(d, seg, fault);
 		return fault;
 	}
 	d->c->rx_payload += seg->len;
@@ -132,27 +132,27 @@ static uint16_t message_rx(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t 
 	if (!seg->h.last)
 		return 0;
 	seg->h.length = o->got;
-	end_message(d, seg, 0);
+	order_end_message(d, seg, 0);
 	return 0;
 }
 
 /* An Immediate follows its Write directly and carries no length (RFC 7306 section 6). */
-static uint16_t immediate_rx(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t now)
+static uint16_t order_immediate_rx(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t now)
 {
-	uint16_t fault = in_sequence(&d->order, &seg->h);
+	uint16_t fault = order_check_msn(&d->order, &seg->h);
 
 	if (fault == 0)
-		fault = seg->h.last ? take_receive(d, true, now) : DIW_FAULT_MO;
+		fault = seg->h.last ? order_take_recv(d, true, now) : DIW_FAULT_MO;
 	if (fault)
 		return fault;
 	seg->h.length = d->order.written;
-	end_message(d, seg, 0);
+	order_end_message(d, seg, 0);
 	return 0;
 }
 
-static uint16_t single_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now)
+static uint16_t order_message_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint64_t now)
 {
-	uint16_t fault = seg->h.last ? in_sequence(&d->order, &seg->h) : DIW_FAULT_TOO_LONG;
+	uint16_t fault = seg->h.last ? order_check_msn(&d->order, &seg->h) : DIW_FAULT_TOO_LONG;
 
 	if (fault)
 		return fault;
@@ -161,7 +161,7 @@ static uint16_t single_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint
 	return d->ulp->message(d->ulp_ctx, seg, now);
 }
 
-static void count_write(struct diw_order *o, const struct diw_ddp_seg *seg)
+static void order_count_write(struct diw_order *o, const struct diw_ddp_seg *seg)
 {
 	o->written = (o->writes ? o->written : 0) + seg->len;
 	o->writes = !seg->h.last;
@@ -173,13 +173,14 @@ static uint16_t order_place(struct diw_ddp *d, const struct diw_ddp_target *t, c
 			    uint64_t now)
 {
 	const struct diw_ddp_hdr *h = &seg->h;
-	uint16_t fault = t->kind == DIW_TARGET_STAG ? continues_write(&d->order, seg) : 0;
+	uint16_t fault = t->kind == DIW_TARGET_STAG ? order_check_write(&d->order, seg) : 0;
 	uint8_t *to;
 
 	if (fault)
 		return fault;
 	if (t->kind == DIW_TARGET_BUF) {
-		fault = diw_ddp_place(d, &t->buf, h->mo, seg->payload, seg->len - seg->placed);
+		if (diw_ddp_place(d, &t->buf, h->mo, seg->payload, seg->len - seg->placed) != 0)
+			fault = DIW_FAULT_LOCAL_PROT;
 	} else if (seg->len) {                  /* an empty Write is not checked (RFC 5040 section 5.1) */
 		fault = diw_ddp_resolve(d, h->stag, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &to);
 		if (fault == 0)
@@ -189,7 +190,7 @@ static uint16_t order_place(struct diw_ddp *d, const struct diw_ddp_target *t, c
 		return fault;
 	d->c->rx_payload += seg->len;
 	if (t->kind == DIW_TARGET_STAG)
-		count_write(&d->order, seg);
+		order_count_write(&d->order, seg);
 	d->ulp->placed(d->ulp_ctx, t->cookie, seg, now);
 	return 0;
 }
@@ -202,9 +203,9 @@ static uint16_t order_take(struct diw_ddp *d, struct diw_ddp_seg *seg, uint64_t 
 	if (fault)
 		return fault;
 	switch (t.kind) {
-	case DIW_TARGET_RECV: return message_rx(d, seg, now);
-	case DIW_TARGET_IMMEDIATE: return immediate_rx(d, seg, now);
-	case DIW_TARGET_MESSAGE: return single_rx(d, seg, now);
+	case DIW_TARGET_RECV: return order_send_rx(d, seg, now);
+	case DIW_TARGET_IMMEDIATE: return order_immediate_rx(d, seg, now);
+	case DIW_TARGET_MESSAGE: return order_message_rx(d, seg, now);
 	default:
 		if (t.kind == DIW_TARGET_BUF)
 			seg->h.mo = t.mo;
@@ -271,11 +272,11 @@ static int ordered_rx(void *ctx, const struct diw_addr *src, const struct diw_li
 /* ---- The place of a segment that is being received ---- */
 
 /* BEGUN: octets of the segment are in the receive, which the message holds. */
-static uint16_t message_reach(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint32_t off, bool begun,
-			      struct iovec *iov, int *n)
+static uint16_t order_send_reach(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint32_t off, bool begun,
+				 struct iovec *iov, int *n)
 {
 	struct diw_order *o = &d->order;
-	uint16_t fault = in_sequence(o, &seg->h);
+	uint16_t fault = order_check_msn(o, &seg->h);
 
 	if (fault)
 		return fault;
@@ -293,14 +294,14 @@ static uint16_t message_reach(struct diw_ddp *d, const struct diw_ddp_seg *seg, 
 	if (diw_ddp_scatter_part(d, &o->recv->buf, o->got + off, seg->len - off, iov, n) == 0)
 		return 0;
 	if (begun && diw_ddp_cq_room(d, 1))
-		end_message(d, seg, DIW_FAULT_LOCAL_PROT);
+		order_end_message(d, seg, DIW_FAULT_LOCAL_PROT);
 	return DIW_FAULT_LOCAL_PROT;
 }
 
-static uint16_t write_reach(const struct diw_ddp *d, const struct diw_ddp_seg *seg, uint32_t off, struct iovec *iov,
-			    int *n)
+static uint16_t order_write_reach(const struct diw_ddp *d, const struct diw_ddp_seg *seg, uint32_t off,
+				  struct iovec *iov, int *n)
 {
-	uint16_t fault = continues_write(&d->order, seg);
+	uint16_t fault = order_check_write(&d->order, seg);
 	uint8_t *to;
 
 	if (fault == 0)
@@ -321,9 +322,11 @@ static uint16_t order_reach(struct diw_ddp *d, const struct diw_ddp_seg *seg, ui
 	if (fault)
 		return fault;
 	switch (t.kind) {
-	case DIW_TARGET_RECV: return message_reach(d, seg, off, begun, iov, n);
-	case DIW_TARGET_BUF: return diw_ddp_scatter_part(d, &t.buf, t.mo + off, seg->len - off, iov, n);
-	case DIW_TARGET_STAG: return write_reach(d, seg, off, iov, n);
+	case DIW_TARGET_RECV: return order_send_reach(d, seg, off, begun, iov, n);
+	case DIW_TARGET_BUF:
+		fault = diw_ddp_scatter_part(d, &t.buf, t.mo + off, seg->len - off, iov, n);
+		return fault ? DIW_FAULT_LOCAL_PROT : 0;
+	case DIW_TARGET_STAG: return order_write_reach(d, seg, off, iov, n);
 	default: return DIW_DDP_NOT_NOW;
 	}
 }

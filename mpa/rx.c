@@ -14,7 +14,7 @@
 #include "base/fault.h"
 #include "mpa/int.h"
 
-#define BATCH 16
+#define RX_FPDUS 16
 #ifndef BATCH_BYTES
 #define BATCH_BYTES 16384u           /* a batch of this size is handed up: it fits the first-level cache */
 #endif
@@ -22,8 +22,8 @@
 #define DIRECT_MIN 8192u             /* octets still to come of an FPDU that is received in place */
 #define DIRECT_IOV (DIW_LINK_IOV + 1)
 
-struct batch {
-	struct diw_link_rxseg segs[BATCH];
+struct fpdu_batch {
+	struct diw_link_rxseg segs[RX_FPDUS];
 	int n;
 	uint32_t bytes;
 };
@@ -59,7 +59,7 @@ static enum diw_fault check_fpdu(const struct diw_mpa *m, const uint8_t *p, uint
 
 /* ---- A span of FPDUs ---- */
 
-static void batch_add(struct batch *b, const uint8_t *p)
+static void batch_add(struct fpdu_batch *b, const uint8_t *p)
 {
 	uint32_t ulpdu = diw_get16(p);
 
@@ -68,11 +68,11 @@ static void batch_add(struct batch *b, const uint8_t *p)
 }
 
 /* Makes a batch of the next FPDUs of S. A fault is that of the FPDU behind them. */
-static enum diw_fault cut_batch(struct diw_mpa *m, struct span *s, struct batch *b)
+static enum diw_fault cut_batch(struct diw_mpa *m, struct span *s, struct fpdu_batch *b)
 {
 	b->n = 0;
 	b->bytes = 0;
-	while (b->n < BATCH && b->bytes < BATCH_BYTES) {
+	while (b->n < RX_FPDUS && b->bytes < BATCH_BYTES) {
 		uint8_t *p = s->p + s->at;
 		uint32_t wire;
 		enum diw_fault fault;
@@ -99,7 +99,7 @@ static enum diw_fault cut_batch(struct diw_mpa *m, struct span *s, struct batch 
 
 /* Moves the segments of B that were not taken, without markers, and the rest of S to the own buffer. Both may already
  * be in it. */
-static int own_keep(struct diw_mpa *m, const struct span *s, const struct batch *b, int taken)
+static int own_keep(struct diw_mpa *m, const struct span *s, const struct fpdu_batch *b, int taken)
 {
 	uint32_t at = 0, rest = s->len - s->at;
 
@@ -171,7 +171,7 @@ static bool direct_begin(struct diw_mpa *m, const struct span *s, uint64_t now)
 static bool feed_span(struct diw_mpa *m, struct span s, uint64_t now)
 {
 	enum diw_fault fault;
-	struct batch b;
+	struct fpdu_batch b;
 	int taken;
 
 	do {

@@ -110,7 +110,8 @@ uint16_t diw_rdmap_atomic_get(const struct diw_rdmap *r, const struct diw_ddp_se
 	if (q.op != DIW_ATOMIC_FETCH_ADD && q.op != DIW_ATOMIC_CMP_SWAP)
 		return DIW_FAULT_ATOMIC_OPCODE;
 	*a = (struct diw_rdmap_rc_answer){
-		.atomic = true, .swap = q.op == DIW_ATOMIC_CMP_SWAP, .reqid = q.reqid, .stag = q.stag, .to = q.to,
+		.atomic = true, .swap = q.op == DIW_ATOMIC_CMP_SWAP, .reqid = q.reqid, .msn = seg->h.msn,
+		.stag = q.stag, .to = q.to,
 		.add_swap = q.add_swap, .mask = q.mask, .compare = q.compare, .compare_mask = q.compare_mask,
 	};
 	return atomic_target(r, a, seg->src, &at);

@@ -133,6 +133,8 @@ struct diw_rdmap_wr *diw_rdmap_rc_oldest(const struct diw_rdmap *r);      /* or 
 int diw_rdmap_rc_read(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *status, uint64_t now);
 uint16_t diw_rdmap_rc_read_target(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
 void diw_rdmap_rc_read_placed(struct diw_rdmap *r, struct diw_rdmap_wr *wr, const struct diw_ddp_seg *seg);
+/* The memory for the oldest Read's Response is not registered any more. */
+void diw_rdmap_rc_read_unplaced(struct diw_rdmap *r);
 uint16_t diw_rdmap_rc_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
 uint16_t diw_rdmap_as_rdmap(uint16_t fault);
 /* Resolves the source of a Read; NULL if it has no bytes. 0 or a fault. */
@@ -142,9 +144,6 @@ struct diw_rdmap_rc_answer *diw_rdmap_rc_answer_new(struct diw_rdmap *r);
 
 /* ---- rdmap/rc_snap.c ---- */
 
-/* Called before the following messages of the stream take effect: copies the sources of the Reads that wait. True: all
- * answers are independent of the following messages. */
-bool diw_rdmap_rc_snap(struct diw_rdmap *r);
 /* The oldest LEN copied bytes. Returns the number of entries, at most DIW_RDMAP_SNAP_IOV. The second call drops
  * them. */
 int diw_rdmap_snap_iov(const struct diw_rdmap_snap *s, uint32_t len, struct iovec *iov);
@@ -154,8 +153,12 @@ void diw_rdmap_snap_drop(struct diw_rdmap_snap *s, uint32_t len);
 
 /* Adds the placement word to the header of a message that begins, if there is one. */
 void diw_rdmap_rc_word(struct diw_rdmap *r, struct diw_ddp_hdr *h, bool ask);
+/* Adds the count of the peer's messages that are placed. */
+void diw_rdmap_rc_count(const struct diw_rdmap *r, struct diw_ddp_hdr *h);
 /* Reads the peer's progress from a received segment. */
 void diw_rdmap_rc_heard(struct diw_rdmap *r, const struct diw_ddp_hdr *h);
+/* Whether the word of a segment that was read is the number of our messages that are known to be placed. */
+bool diw_rdmap_rc_is_count(const struct diw_rdmap *r, const struct diw_ddp_hdr *h);
 /* A Write, Send or Immediate of the peer has been placed. TOLD: with a completion. */
 void diw_rdmap_rc_placed(struct diw_rdmap *r, const struct diw_ddp_hdr *h, bool told);
 

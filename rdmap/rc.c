@@ -290,6 +290,8 @@ static void rc_recv_done(void *ctx, struct diw_recv *recv, const struct diw_ddp_
 
 static void rc_fault(void *ctx, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now)
 {
+	if (fault == DIW_FAULT_LOCAL_PROT && seg->h.opcode == DIW_OP_READ_RESPONSE)
+		diw_rdmap_rc_read_unplaced(ctx);
 	diw_rdmap_terminate(ctx, seg, fault, now);
 }
 

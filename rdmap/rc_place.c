@@ -16,12 +16,18 @@
 
 /* ---- Sending words ---- */
 
+void diw_rdmap_rc_count(const struct diw_rdmap *r, struct diw_ddp_hdr *h)
+{
+	h->worded = true;
+	h->word = r->rc.place.heard & COUNT;
+}
+
 static void place_word(struct diw_rdmap *r, struct diw_ddp_hdr *h, bool ask)
 {
 	struct diw_rdmap_rc_place *p = &r->rc.place;
 
-	h->worded = true;
-	h->word = (p->heard & COUNT) | (ask ? DIW_DDP_WORD_ASKS : 0);
+	diw_rdmap_rc_count(r, h);
+	h->word |= ask ? DIW_DDP_WORD_ASKS : 0;
 	r->c->confirm_asked += ask;
 	p->due = p->fresh = p->told = false;
 	p->until = 0;
@@ -114,6 +120,11 @@ void diw_rdmap_rc_heard(struct diw_rdmap *r, const struct diw_ddp_hdr *h)
 	r->up->confirmed(r->up_ctx);
 }
 
+bool diw_rdmap_rc_is_count(const struct diw_rdmap *r, const struct diw_ddp_hdr *h)
+{
+	return h->worded && ((h->word ^ r->rc.place.placed) & COUNT) == 0;
+}
+
 void diw_rdmap_rc_placed(struct diw_rdmap *r, const struct diw_ddp_hdr *h, bool told)
 {
 	struct diw_rdmap_rc_place *p = &r->rc.place;
@@ -121,6 +132,7 @@ void diw_rdmap_rc_placed(struct diw_rdmap *r, const struct diw_ddp_hdr *h, bool 
 	p->heard++;
 	if (!h->worded || !(h->word & DIW_DDP_WORD_ASKS))
 		return;
+	p->asks = true;
 	p->fresh = told && (p->fresh || !p->due);       /* an answer that could not be sent is not delayed further */
 	p->due = true;
 	p->told = false;

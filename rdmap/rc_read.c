@@ -70,6 +70,15 @@ void diw_rdmap_rc_read_placed(struct diw_rdmap *r, struct diw_rdmap_wr *wr, cons
 	r->up->confirmed(r->up_ctx);
 }
 
+/* The Response has come, so the messages before the request are placed. */
+void diw_rdmap_rc_read_unplaced(struct diw_rdmap *r)
+{
+	struct diw_rdmap_wr *wr = diw_rdmap_rc_oldest(r);
+
+	diw_rdmap_rc_confirm(r, wr->seq);
+	diw_rdmap_rc_finish(r, wr, DIW_RDMAP_LOCAL_PROT);
+}
+
 /* ---- Target ---- */
 
 struct diw_rdmap_rc_answer *diw_rdmap_rc_answer_new(struct diw_rdmap *r)
@@ -112,7 +121,7 @@ uint16_t diw_rdmap_rc_read_asked(struct diw_rdmap *r, const struct diw_ddp_seg *
 		return DIW_FAULT_STREAM;
 	q = diw_read_request_get(seg->payload);
 	asked = (struct diw_rdmap_rc_answer){
-		.stag = q.stag, .to = q.to,
+		.msn = seg->h.msn, .stag = q.stag, .to = q.to,
 		.read = { .length = q.length, .sink_stag = q.sink_stag, .sink_to = q.sink_to },
 	};
 	fault = diw_rdmap_rc_source(r, &asked, &from);
@@ -134,13 +143,14 @@ static void refuse_read(struct diw_rdmap *r, const struct diw_rdmap_rc_answer *a
 	struct diw_ddp_seg seg = {
 		.raw = raw, .payload = p, .len = a->atomic ? DIW_RDMAP_ATOMIC_LEN : DIW_RDMAP_READ_LEN,
 		.h = { .plain = true, .last = true, .opcode = a->atomic ? DIW_OP_ATOMIC_REQUEST : DIW_OP_READ_REQUEST,
-		       .qn = DIW_QN_REQUEST, .msn = diw_ddp_rx_msn(&r->ddp, DIW_QN_REQUEST) - r->rc.nanswers },
+		       .qn = DIW_QN_REQUEST, .msn = a->msn },
 	};
 
 	seg.hdr_len = diw_ddp_hdr_encode(raw, &seg.h);
 	diw_read_request_put(p, &(struct diw_read_request){ a->read.sink_stag, a->read.sink_to, a->read.length,
 							    a->stag, a->to });  /* not quoted for an atomic */
 	diw_fault_count(r->c, fault);
+	diw_rdmap_rc_drop_answers(r);           /* A stays as it is */
 	diw_rdmap_terminate(r, &seg, fault, now);
 }
 

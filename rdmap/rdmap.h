@@ -189,6 +189,7 @@ struct diw_rdmap_rc_answer {         /* a Read or atomic of the peer */
 	bool atomic, swap;
 	bool done;                   /* the atomic has been executed; its response waits */
 	bool copied;                 /* the source of the Read, from `sent` on, is in the snapshots */
+	uint32_t msn;                /* of the request */
 	uint32_t stag;               /* of our memory */
 	uint64_t to;
 	union {
@@ -243,7 +244,8 @@ struct diw_rdmap_rc {
 		uint32_t sent;       /* messages of ours that have left */
 		uint32_t placed;     /* of these, messages that the peer has certainly placed */
 		uint32_t heard;      /* messages of the peer that are placed here */
-		bool due;            /* the peer has asked for that count */
+		bool asks;           /* the peer has asked for that count at least once */
+		bool due;            /* it has asked since the last answer */
 		bool fresh;          /* in this poll, with a message that has a completion */
 		bool told;           /* the request was a message of its own, and no message of the program followed
 				      * it */
@@ -252,6 +254,12 @@ struct diw_rdmap_rc {
 		uint64_t until;      /* until when the answer waits for the program's own message; 0: it does not
 				      * wait */
 	} place;
+	struct diw_rdmap_rc_quote {  /* of the peer's Terminate (rdmap/terminate.c) */
+		bool exact;          /* its word counts all messages that are placed: the next one was refused */
+		bool header;         /* it quotes a header: h, and at least `len` octets of payload */
+		uint32_t len;
+		struct diw_ddp_hdr h;
+	} quote;
 	uint8_t last_len;            /* length of the Terminate that the link has not taken yet, or 0 */
 	uint8_t last[DIW_RDMAP_TERMINATE_MAX];
 };
@@ -407,10 +415,17 @@ bool diw_rdmap_rd_rests(const struct diw_rdmap *r);
 void diw_rdmap_rc_confirm(struct diw_rdmap *r, uint32_t seq);
 /* WR, which waits for a response, ends with STATUS. */
 void diw_rdmap_rc_finish(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t status);
+/* Called before the following messages of the stream take effect: copies the sources of the Reads that wait. True: all
+ * answers are independent of the following messages (rdmap/rc_snap.c). */
+bool diw_rdmap_rc_snap(struct diw_rdmap *r);
+/* Whether the peer's Terminate quotes a Write, Send or Immediate; whether it quotes WR, whose MSN on the queue of Sends
+ * is MSN (rdmap/terminate.c). */
+bool diw_rdmap_rc_quotes_message(const struct diw_rdmap *r);
+bool diw_rdmap_rc_quotes(const struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uint32_t msn);
 /* Sends rnr_retry to the peer, if that is due and possible (docs/rc-wire.md section 8). 0 or -EAGAIN. */
 int diw_rdmap_rc_tell_rnr(struct diw_rdmap *r, uint64_t now);
 /* Ends the stream because of a fault, with a Terminate if the fault has a form on the wire (rdmap/terminate.c). SEG may
- * be NULL. */
+ * be NULL. If diw_rdmap_rc_owes_answers(), the Terminate waits for diw_rdmap_terminate_rest(). */
 void diw_rdmap_terminate(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uint16_t fault, uint64_t now);
 /* Sends the rest of the Terminate. 0, or -EAGAIN: the link is blocked. */
 int diw_rdmap_terminate_rest(struct diw_rdmap *r, uint64_t now);
@@ -458,6 +473,16 @@ static inline void diw_rdmap_flow_sent(struct diw_rdmap *r, int64_t n) { r->flow
 static inline bool diw_rdmap_rc_answering(const struct diw_rdmap *r) { return r->rc.answer_tx.active; }
 static inline bool diw_rdmap_rc_asked(const struct diw_rdmap *r) { return r->rc.nanswers; }
 static inline uint16_t diw_rdmap_rc_pending(const struct diw_rdmap *r) { return r->rc.nout; }
+/* RC, after a fault: Responses are still to be sent. Within a begun message of ours, only diwarp accepts them. */
+static inline bool diw_rdmap_rc_owes_answers(const struct diw_rdmap *r)
+{
+	return r->rc.nanswers && !r->rc.self && (!diw_rdmap_is_sending(r) || r->rc.place.words);
+}
+static inline void diw_rdmap_rc_drop_answers(struct diw_rdmap *r)
+{
+	r->rc.nanswers = r->rc.nseen = 0;
+	r->rc.answer_tx.active = false;
+}
 /* RC: the negotiated limits; whether the peer has sent an FPDU. */
 static inline uint16_t diw_rdmap_rc_ird(const struct diw_rdmap *r) { return r->rc.ird; }
 static inline uint16_t diw_rdmap_rc_ord(const struct diw_rdmap *r) { return r->rc.ord; }
@@ -465,6 +490,14 @@ static inline bool diw_rdmap_rc_rfc7306(const struct diw_rdmap *r) { return r->r
 static inline bool diw_rdmap_rc_is_self(const struct diw_rdmap *r) { return r->rc.self; }
 static inline bool diw_rdmap_rc_seen(const struct diw_rdmap *r) { return diw_ddp_seen(&r->ddp); }
 static inline const struct diw_rdmap_rc_place *diw_rdmap_rc_place(const struct diw_rdmap *r) { return &r->rc.place; }
+static inline const struct diw_rdmap_rc_quote *diw_rdmap_rc_quote(const struct diw_rdmap *r) { return &r->rc.quote; }
+/* RC: the MSN behind those of the Sends and Immediates that have left, without one that has begun. */
+static inline uint32_t diw_rdmap_rc_send_msn(const struct diw_rdmap *r)
+{
+	bool begun = r->tx.active && !r->tx.h.tagged && r->tx.h.qn == DIW_QN_SEND;
+
+	return diw_ddp_tx_msn(&r->ddp, DIW_QN_SEND) - begun;
+}
 /* RC: the time since which a segment has waited; DIW_NEVER: none waits. */
 static inline uint64_t diw_rdmap_rc_waits_since(const struct diw_rdmap *r)
 {

@@ -7,13 +7,14 @@
 #include "rdmap/int.h"
 
 #define HDR_ANY (DIW_TERM_M | DIW_TERM_D | DIW_TERM_R)
+#define SIW_M 0x01u
 #define SIW_D 0x02u
 #define SIW_ANY 0x07u
 #define QUOTED_READ (DIW_DDP_PLAIN_UNTAGGED_LEN + DIW_RDMAP_READ_LEN)
 
 /* Quotes SEG behind the control at P. Returns the length of both. MPA's own faults have no header to quote (RFC 5044
  * section 8). Neither has a fault without a segment. */
-static uint32_t quote(uint8_t *p, const struct diw_ddp_seg *seg)
+static uint32_t header_quote(uint8_t *p, const struct diw_ddp_seg *seg)
 {
 	uint32_t n = DIW_TERM_FIXED;
 
@@ -40,12 +41,15 @@ int diw_rdmap_terminate_rest(struct diw_rdmap *r, uint64_t now)
 
 	if (r->rc.last_len == 0)
 		return 0;
+	if (r->rc.place.asks)                   /* the peer's messages before the one at fault are placed */
+		diw_rdmap_rc_count(r, &tx.h);
 	diw_ddp_set_tx_msn(&r->ddp, DIW_QN_TERMINATE, 1);       /* the first and only message, however often it is
 								 * tried */
 	diw_ddp_tx_begin(&r->ddp, &tx, true);
 	if (diw_ddp_tx_run(&r->ddp, &tx, &iov, &budget, now) != 0)
 		return -EAGAIN;
 	r->rc.last_len = 0;
+	r->rc.place.due = false;
 	r->c->terminate_tx++;
 	return 0;
 }
@@ -84,10 +88,45 @@ static struct diw_rdmap_wr *quoted_request(const struct diw_rdmap *r, const uint
 	return alike;
 }
 
+/* The DDP header that the Terminate quotes. The peer may quote anything: a header that cannot be read is none. Octets
+ * of the payload count only if the length is there, too. */
+static void quote_read(struct diw_rdmap *r, const uint8_t *p, uint32_t len)
+{
+	struct diw_rdmap_rc_quote *q = &r->rc.quote;
+	uint32_t hdr_len, seg_len;
+
+	q->header = (p[2] & (DIW_TERM_D | SIW_D)) && len > DIW_TERM_FIXED &&
+		    diw_ddp_hdr_decode_plain(&q->h, &hdr_len, diw_ddp_extras(&r->ddp), p + DIW_TERM_FIXED,
+					     len - DIW_TERM_FIXED) == 0;
+	if (!q->header)
+		return;
+	seg_len = p[2] & (DIW_TERM_M | SIW_M) ? diw_get16(p + DIW_TERM_CONTROL) : 0;
+	q->len = seg_len > hdr_len ? seg_len - hdr_len : 0;
+}
+
+bool diw_rdmap_rc_quotes_message(const struct diw_rdmap *r)
+{
+	const struct diw_rdmap_rc_quote *q = &r->rc.quote;
+
+	return q->header && (q->h.tagged ? q->h.opcode == DIW_OP_WRITE : q->h.qn == DIW_QN_SEND);
+}
+
+bool diw_rdmap_rc_quotes(const struct diw_rdmap *r, const struct diw_rdmap_wr *wr, uint32_t msn)
+{
+	const struct diw_rdmap_rc_quote *q = &r->rc.quote;
+	uint64_t off = q->h.to - wr->to;
+
+	if (!q->h.tagged)
+		return q->h.msn == msn && (wr->opcode == DIW_OP_SEND || (wr->opcode == DIW_OP_WRITE && wr->imm_valid));
+	return wr->opcode == DIW_OP_WRITE && q->h.stag == wr->stag && (off == 0 || off < wr->buf.len) &&
+	       q->len <= wr->buf.len - off;
+}
+
 static void refuse_quoted(struct diw_rdmap *r, const uint8_t *p, uint32_t len, uint16_t fault)
 {
 	struct diw_rdmap_wr *wr = quoted_request(r, p, len);
 
+	quote_read(r, p, len);
 	if (!wr)
 		return;
 	wr->fault = fault;
@@ -99,11 +138,12 @@ void diw_rdmap_terminate(struct diw_rdmap *r, const struct diw_ddp_seg *seg, uin
 	uint8_t *body = r->rc.last;
 
 	diw_term_put(body, diw_fault_for_peer(fault), 0);
-	r->rc.last_len = (uint8_t)quote(body, seg);
+	r->rc.last_len = (uint8_t)header_quote(body, seg);
 	diw_ddp_end(&r->ddp);
 	if (r->rc.self)                         /* the peer will not read it */
 		refuse_quoted(r, body, r->rc.last_len, fault);
-	diw_rdmap_terminate_rest(r, now);
+	if (!diw_rdmap_rc_owes_answers(r))
+		diw_rdmap_terminate_rest(r, now);
 	r->up->ended(r->up_ctx, fault, false, 0, now);
 }
 
@@ -134,6 +174,8 @@ uint16_t diw_rdmap_terminated(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 	r->c->terminate_rx++;
 	fault = sent_fault(seg->payload, !diw_ddp_seen(&r->ddp));
 	refuse_quoted(r, seg->payload, seg->len, fault);
+	r->rc.quote.exact = diw_rdmap_rc_is_count(r, &seg->h);
+	diw_rdmap_rc_drop_answers(r);
 	diw_ddp_end(&r->ddp);
 	r->up->ended(r->up_ctx, fault, true, 0, now);
 	return 0;

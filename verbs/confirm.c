@@ -35,9 +35,19 @@ bool diw_confirm_waits(const struct diw_qp *qp)
 	return diw_rdmap_rc_after(qp->rc.wanted, diw_rdmap_rc_place(&qp->rdmap)->placed);
 }
 
-bool diw_confirm_holds(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
+bool diw_confirm_asked(const struct diw_qp *qp)
+{
+	return diw_rdmap_rc_after(qp->rc.asked, diw_rdmap_rc_place(&qp->rdmap)->placed);
+}
+
+bool diw_confirm_lacks(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
 {
 	return w->unconfirmed && diw_rdmap_rc_after(w->seq, diw_rdmap_rc_place(&qp->rdmap)->placed);
+}
+
+bool diw_confirm_holds(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
+{
+	return w->signaled && diw_confirm_lacks(qp, w);
 }
 
 void diw_confirm_begin(struct diw_qp *qp, struct diw_rdmap_wr *w, const struct diw_rdmap_wr *next)
@@ -57,9 +67,9 @@ void diw_confirm_sent(struct diw_qp *qp, struct diw_rdmap_wr *w)
 	if (is_message(w))
 		qp->rc.seq = p->sent;
 	w->seq = qp->rc.seq;
-	if (!w->signaled || !diw_rdmap_rc_after(w->seq, p->placed))
+	w->unconfirmed = diw_rdmap_rc_after(w->seq, p->placed);
+	if (!w->signaled || !w->unconfirmed)
 		return;
-	w->unconfirmed = true;
 	qp->rc.wanted = w->seq;
 	if (w->ask)
 		qp->rc.asked = w->seq;
@@ -71,8 +81,7 @@ static bool must_ask(const struct diw_qp *qp)
 	const struct diw_rdmap *r = &qp->rdmap;
 
 	return diw_confirm_waits(qp) && !diw_rc_is(qp, DIW_RC_PEER_ENDED) &&
-	       !diw_rdmap_rc_after(qp->rc.asked, diw_rdmap_rc_place(r)->placed) &&
-	       !diw_rdmap_rc_will_tell(r, qp->rc.wanted);
+	       !diw_confirm_asked(qp) && !diw_rdmap_rc_will_tell(r, qp->rc.wanted);
 }
 
 /* The peer's stream waits for a receive, or for room for a completion. Confirmations behind the waiting message cannot

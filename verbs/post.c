@@ -49,7 +49,7 @@ static int send_post_one(struct diw_qp *qp, const struct diw_send_wr *wr, uint32
 
 	if (opcode < 0)
 		return opcode;
-	if (tail - atomic_load_explicit(&sq->head, memory_order_acquire) == sq->depth)
+	if (tail - atomic_load_explicit(&sq->head, memory_order_acquire) >= sq->depth)
 		return -ENOMEM;
 	w = diw_sq_slot(sq, tail);
 	w->wr_id = wr->wr_id;
@@ -149,7 +149,8 @@ static bool list_binds(const struct diw_send_wr *wr)
 static int list_check(struct diw_qp *qp, const struct diw_send_wr *wr, uint32_t tail)
 {
 	const struct diw_sq *sq = &qp->sq;
-	uint32_t room = sq->depth - (tail - atomic_load_explicit(&sq->head, memory_order_acquire));
+	uint32_t used = tail - atomic_load_explicit(&sq->head, memory_order_acquire);
+	uint32_t room = used < sq->depth ? sq->depth - used : 0;
 	uint64_t len;
 	int rc = 0;
 

@@ -17,7 +17,7 @@
 static const struct diw_member_ops qp_member_ops;
 
 /* The longest time that cannot overflow when times are added: 36 years. */
-static uint64_t bounded(int64_t ns)
+static uint64_t time_bounded(int64_t ns)
 {
 	return diw_min64((uint64_t)ns, 1ull << 60);
 }
@@ -26,17 +26,18 @@ static int init_protocol(struct diw_qp *qp, const struct diw_qp_attr *a)
 {
 	const struct diw_rdmap_attr attr = {
 		.type = qp->ops->rdmap, .up = &diw_qp_up, .up_ctx = qp,
-		.read_timeout = bounded(a->dgram.read_timeout_ns),
+		.read_timeout = time_bounded(a->dgram.read_timeout_ns),
 		.requests = a->sq_depth, .peers = a->dgram.max_sources, .request_size = qp->sq.slot_size,
 		.ddp.c = qp->c, .ddp.stags = &qp->dev->stags, .ddp.user = { .pd = qp->pd, .qp = qp },
 		.ddp.cfg = {
 			.qkey = qp->ops->qkey ? a->dgram.qkey : 0, .peer.addr = a->dgram.peer,
 			.chunks = a->dgram.record_mode == DIW_RECORD_CHUNK, .close_last = a->dgram.record_close_last,
-			.reorder_window = bounded(a->dgram.reorder_window_ns),
-			.record_timeout = bounded(a->dgram.record_timeout_ns),
-			.reasm_timeout = bounded(a->dgram.reasm_timeout_ns), .max_sources = a->dgram.max_sources,
+			.reorder_window = time_bounded(a->dgram.reorder_window_ns),
+			.record_timeout = time_bounded(a->dgram.record_timeout_ns),
+			.reasm_timeout = time_bounded(a->dgram.reasm_timeout_ns), .max_sources = a->dgram.max_sources,
 			.max_records = a->dgram.max_records, .max_reasm = a->dgram.max_sources,
-			.rnr_timeout = bounded(a->rc.rnr_timeout_ns), .rnr_most = bounded(a->rc.rnr_timeout_ns),
+			.rnr_timeout = time_bounded(a->rc.rnr_timeout_ns),
+			.rnr_most = time_bounded(a->rc.rnr_timeout_ns),
 		},
 	};
 
@@ -76,9 +77,10 @@ static void qp_free(struct diw_qp *qp)
 	free(qp);
 }
 
-static int build(struct diw_qp *qp, const struct diw_qp_attr *a)
+static int qp_build(struct diw_qp *qp, const struct diw_qp_attr *a)
 {
-	int rc = diw_sq_init(&qp->sq, a);
+	/* With `early`, diw_qp_confirm() may set `confirm` until the queue pair is connected. */
+	int rc = diw_sq_init(&qp->sq, a, qp->ops->confirms && (a->rc.confirm || a->rc.early));
 
 	qp->errors_max = qp->ops->max_errors;
 	qp->errors = calloc(qp->errors_max, sizeof *qp->errors);
@@ -152,7 +154,7 @@ int diw_qp_create(struct diw_pd *pd, const struct diw_qp_attr *attr, struct diw_
 	qp->rate_at = diw_engine_now(&pd->dev->engine);
 	rc = diw_stat_take(qp);
 	if (rc == 0)
-		rc = build(qp, a);
+		rc = qp_build(qp, a);
 	if (rc == 0)
 		rc = diw_engine_lock(&qp->dev->engine);
 	if (rc == 0) {

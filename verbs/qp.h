@@ -74,6 +74,7 @@ struct diw_sq {
 	size_t slot_size;
 	uint32_t depth, mask, max_sge, max_inline;
 	_Atomic uint32_t tail, head; /* the next slot to fill; the oldest request that is not complete */
+	uint32_t since;              /* the first request after the last reset */
 	_Atomic uint32_t next;       /* the next request to execute; head is behind it while executed requests are not
 				      * complete */
 };
@@ -108,6 +109,7 @@ struct diw_qp_ops {
 	uint32_t num_kind;           /* part of the queue pair number, beside the port */
 	bool qkey;                   /* segments carry a Q_Key */
 	bool awaits_recv;            /* a message that finds no receive waits for one */
+	bool confirms;               /* a peer may refuse a request that has left, if it confirms requests */
 
 	/* Checks the attributes in diw_qp_create(), before the queue pair exists. */
 	int (*check)(const struct diw_qp_attr *a);
@@ -196,6 +198,7 @@ struct diw_qp {
 		bool behind;         /* the stream has ended, and receives are flushed ... */
 		uint32_t last;       /* ... when the receive completions before this one are taken */
 		uint64_t until;      /* CLOSING, DRAINING: the phase ends at this time; otherwise DIW_NEVER */
+		uint64_t fails_at;   /* a request has failed within its message, and waits until then at most; or 0 */
 		uint64_t progress;   /* CLOSING: bytes sent by the last check */
 	} rc;
 	enum diw_rd_error rd_error;  /* RD, attribute */
@@ -257,7 +260,8 @@ int diw_sq_check(const struct diw_qp *qp, const struct diw_send_wr *wr, uint64_t
 int diw_sq_check_reliable(const struct diw_send_wr *wr, int opcode, uint64_t len);
 void diw_sq_fill_reliable(struct diw_rdmap_wr *w, const struct diw_send_wr *wr);
 
-int diw_sq_init(struct diw_sq *sq, const struct diw_qp_attr *attr);
+/* KEEP: the last `depth` requests that have left stay readable, see diw_sq_oldest(). */
+int diw_sq_init(struct diw_sq *sq, const struct diw_qp_attr *attr, bool keep);
 void diw_sq_fini(struct diw_sq *sq);
 bool diw_sq_busy(const struct diw_qp *qp);      /* a request has begun and is not complete */
 /* Raises the event of diw_qp_drained() if it is due. The lock is held. */
@@ -274,6 +278,8 @@ void diw_qp_tell_last_recv(struct diw_qp *qp);   /* an event: it takes no more r
 /* Completes, in order, requests that are done; over datagrams, requests that have left. False: there was no room for a
  * completion. */
 bool diw_sq_retire(struct diw_qp *qp);
+/* The oldest request that has left the queue and whose slot still has its contents, or the head. */
+uint32_t diw_sq_oldest(const struct diw_sq *sq);
 /* The kernel refused N segments with ERRNUM. FIRST is the link's number of the first one. */
 void diw_sq_unsent(struct diw_qp *qp, uint32_t first, uint32_t n, int errnum);
 static inline uint32_t diw_qp_num(const struct diw_qp *qp)

@@ -115,10 +115,16 @@ static void end_hold(struct diw_qp *qp)
 		qp->conn_up->established(qp);
 }
 
+/* After a fault, the answers to the requests before it are still to be sent. */
+static bool rc_drains_answers(const struct diw_qp *qp)
+{
+	return qp->rc.phase == DIW_RC_DRAINING && diw_rdmap_rc_owes_answers(&qp->rdmap);
+}
+
 static bool rc_begin(struct diw_qp *qp, uint64_t now)
 {
 	end_hold(qp);
-	if (diw_rc_is(qp, DIW_RC_SENDS))
+	if (diw_rc_is(qp, DIW_RC_SENDS) || rc_drains_answers(qp))
 		return true;
 	qp->more = false;                       /* the remainder of a step's share is not due any more */
 	diw_rc_settle(qp, now);
@@ -128,7 +134,7 @@ static bool rc_begin(struct diw_qp *qp, uint64_t now)
 /* ---- End ---- */
 
 /* Ends our half of the stream, if it has not ended. */
-static void shut(struct diw_qp *qp, enum diw_rc_phase to, uint64_t now)
+static void rc_shut(struct diw_qp *qp, enum diw_rc_phase to, uint64_t now)
 {
 	if (!diw_rc_is(qp, DIW_RC_IS_SHUT)) {
 		diw_confirm_last(qp, now);
@@ -161,13 +167,16 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 		diw_qp_error(qp, &(struct diw_qp_error){ .fault = fault, .remote = remote, .errnum = errnum,
 							 .peer = diw_rdmap_peer(&qp->rdmap)->addr });
 	qp->rc.until = qp->link ? now + DRAIN_NS : DIW_NEVER;
+	qp->rc.fails_at = 0;
 	diw_rdmap_stop(&qp->rdmap);
 	if (remote || (told && diw_rdmap_rc_is_self(&qp->rdmap)))
 		diw_rc_refuse(qp, fault);
 	if (qp->link && !told && !errnum)       /* the peer has ended the stream regularly, so this end does */
-		shut(qp, end, now);
+		rc_shut(qp, end, now);
 	else
 		diw_rc_move(qp, end);
+	if (rc_drains_answers(qp))              /* the program may use the memory when it learns of the fault */
+		diw_rdmap_rc_snap(&qp->rdmap);
 	diw_engine_due_at(&qp->dev->engine, &qp->member, 0);
 	qp->rc.retries = diw_rc_is(qp, DIW_RC_KEEPS) ? now + qp->rc.retry_ns : 0;
 	qp->rc.behind = errnum || !told;
@@ -204,7 +213,7 @@ static void close_link(struct diw_qp *qp)
 }
 
 /* The peer waits for an answer, or something of ours is still to be sent. */
-static bool owes(const struct diw_qp *qp)
+static bool rc_owes(const struct diw_qp *qp)
 {
 	const struct diw_rdmap *r = &qp->rdmap;
 	bool requests = !diw_rc_is(qp, DIW_RC_LAST) && !qp->hold && !diw_sq_empty(&qp->sq);
@@ -217,8 +226,8 @@ static void settle_peer_ended(struct diw_qp *qp, uint64_t now)
 {
 	int rc;
 
-	if (qp->rc.phase != DIW_RC_BOTH_SHUT && !owes(qp))
-		shut(qp, DIW_RC_BOTH_SHUT, now);
+	if (qp->rc.phase != DIW_RC_BOTH_SHUT && !rc_owes(qp))
+		rc_shut(qp, DIW_RC_BOTH_SHUT, now);
 	rc = qp->link->ops->flush(qp->link, now);
 	if (rc == 0 && qp->rc.phase == DIW_RC_BOTH_SHUT) {
 		diw_rc_error(qp, 0, false, 0, now);
@@ -228,30 +237,55 @@ static void settle_peer_ended(struct diw_qp *qp, uint64_t now)
 	}
 }
 
+/* A slow peer gets more time, a silent one does not. */
+static void rc_extend(struct diw_qp *qp, uint64_t ns, uint64_t now)
+{
+	if (qp->rc.progress == qp->c->tx_bytes)
+		return;
+	qp->rc.progress = qp->c->tx_bytes;
+	qp->rc.until = now + ns;
+}
+
 /* After diw_disconnect(), or the end of the peer's half: ends the stream when all has been sent. */
 static void settle_closing(struct diw_qp *qp, uint64_t now)
 {
-	if (qp->rc.progress != qp->c->tx_bytes) {       /* a slow peer gets more time, a silent one does not */
-		qp->rc.progress = qp->c->tx_bytes;
-		qp->rc.until = now + CLOSE_NS;
-	}
+	rc_extend(qp, CLOSE_NS, now);
 	if (diw_rc_is(qp, DIW_RC_PEER_ENDED))
 		settle_peer_ended(qp, now);
 	else if (!diw_rc_is(qp, DIW_RC_IS_SHUT) && diw_sq_empty(&qp->sq) && !diw_rdmap_rc_pending(&qp->rdmap) &&
 		 !diw_rdmap_rc_asked(&qp->rdmap) && !diw_confirm_waits(qp))
-		shut(qp, qp->rc.phase == DIW_RC_CLOSING ? DIW_RC_SHUT : DIW_RC_HELD_SHUT, now);
+		rc_shut(qp, qp->rc.phase == DIW_RC_CLOSING ? DIW_RC_SHUT : DIW_RC_HELD_SHUT, now);
 	if (now >= qp->rc.until)
 		diw_rc_error(qp, 0, false, ETIMEDOUT, now);
 }
 
-/* Sends the staged octets, and a Terminate behind them. */
-static int drain(struct diw_qp *qp, uint64_t now)
+/* Sends the staged octets, and a Terminate behind them. -EAGAIN: the link is blocked. -EBUSY: diw_rc_run() has to send
+ * answers before. */
+static int rc_flush_last(struct diw_qp *qp, uint64_t now)
 {
 	int rc = qp->link->ops->flush(qp->link, now);
 
+	if (rc == 0 && rc_drains_answers(qp))
+		return -EBUSY;
 	if (rc == 0 && qp->rc.phase == DIW_RC_DRAINING)
 		rc = diw_rdmap_terminate_rest(&qp->rdmap, now);
 	return rc == 0 ? qp->link->ops->flush(qp->link, now) : rc;
+}
+
+static void settle_draining(struct diw_qp *qp, uint64_t now)
+{
+	int rc;
+
+	if (qp->rc.phase == DIW_RC_DRAINING)
+		rc_extend(qp, DRAIN_NS, now);
+	rc = rc_flush_last(qp, now);
+	qp->blocked = rc == -EAGAIN;
+	qp->more = rc == -EBUSY;
+	if (!qp->blocked && !qp->more && qp->rc.phase == DIW_RC_DRAINING)
+		rc_shut(qp, DIW_RC_DRAINED, now);
+	diw_qp_watch(qp);
+	if ((qp->link->down && !qp->blocked && !qp->more) || now >= qp->rc.until)
+		diw_rc_move(qp, DIW_RC_ENDED);
 }
 
 /* The end of the stream is behind a message that waits for a receive, or for room for its completion. A program that
@@ -307,14 +341,8 @@ void diw_rc_settle(struct diw_qp *qp, uint64_t now)
 		tell_hung_up(qp, now);
 	if (qp->state != DIW_QPS_ERROR)
 		return;
-	if (diw_rc_is(qp, DIW_RC_DRAINS)) {
-		qp->blocked = drain(qp, now) == -EAGAIN;
-		if (!qp->blocked && qp->rc.phase == DIW_RC_DRAINING)
-			shut(qp, DIW_RC_DRAINED, now);
-		diw_qp_watch(qp);
-		if ((qp->link->down && !qp->blocked) || now >= qp->rc.until)
-			diw_rc_move(qp, DIW_RC_ENDED);
-	}
+	if (diw_rc_is(qp, DIW_RC_DRAINS))
+		settle_draining(qp, now);
 	if (qp->rc.phase == DIW_RC_ENDED || qp->rc.phase == DIW_RC_ENDED_KEPT) {
 		close_link(qp);
 		diw_rc_move(qp, diw_rc_is(qp, DIW_RC_KEEPS) ? DIW_RC_KEPT : DIW_RC_DOWN);
@@ -391,7 +419,7 @@ static int rc_reset(struct diw_qp *qp)
 		close_link(qp);
 	diw_stat_hide(qp);
 	qp->rc.seq = qp->rc.wanted = qp->rc.asked = 0;
-	qp->rc.retries = 0;
+	qp->rc.retries = qp->rc.fails_at = 0;
 	diw_rc_move(qp, DIW_RC_IDLE);
 	return diw_qp_renew(qp);
 }
@@ -406,8 +434,9 @@ static void rc_query(const struct diw_qp *qp, struct diw_qp_info *info)
 	info->rfc7306 = diw_rdmap_rc_rfc7306(&qp->rdmap);
 	if (!qp->link)
 		return;
-	info->leaving = diw_rc_is(qp, DIW_RC_DRAINS) &&
-			qp->link->ops->flush(qp->link, diw_engine_now(&qp->dev->engine)) != 0;
+	info->leaving = rc_drains_answers(qp) ||
+			(diw_rc_is(qp, DIW_RC_DRAINS) &&
+			 qp->link->ops->flush(qp->link, diw_engine_now(&qp->dev->engine)) != 0);
 	info->mulpdu = qp->link->ops->mulpdu(qp->link, &info->peer);
 }
 
@@ -417,6 +446,8 @@ static uint64_t rc_deadline(const struct diw_qp *qp)
 
 	if (qp->rc.looks_at)
 		t = diw_min64(t, qp->rc.looks_at);
+	if (qp->rc.fails_at)
+		t = diw_min64(t, qp->rc.fails_at);
 	return qp->rc.retries ? diw_min64(t, qp->rc.retries) : t;
 }
 
@@ -431,7 +462,7 @@ static bool rc_rests(struct diw_qp *qp)
 }
 
 const struct diw_qp_ops diw_qp_ops_rc = {
-	.type = DIW_QP_RC, .rdmap = &diw_rdmap_type_rc, .first = DIW_QPS_IDLE, .awaits_recv = true,
+	.type = DIW_QP_RC, .rdmap = &diw_rdmap_type_rc, .first = DIW_QPS_IDLE, .awaits_recv = true, .confirms = true,
 	.requests = 1u << DIW_WR_SEND | 1u << DIW_WR_WRITE | 1u << DIW_WR_READ | 1u << DIW_WR_FETCH_ADD |
 		    1u << DIW_WR_CMP_SWAP | 1u << DIW_WR_LOCAL_INV | 1u << DIW_WR_BIND_MW,
 	.flags = DIW_SEND_FENCE | DIW_SEND_INVALIDATE, .max_len = DIW_MAX_RC, .max_mulpdu = DIW_MPA_MAX_ULPDU,
@@ -466,7 +497,9 @@ int diw_qp_confirm(struct diw_qp *qp, bool confirm)
 
 int diw_qp_set_errors(struct diw_qp *qp, unsigned raise)
 {
-	int rc = lock_rc(qp, "diw_qp_set_errors");
+	const unsigned known = DIW_RAISE_FOUND | DIW_RAISE_TOLD;
+	int rc = raise & ~known ? diw_fail(-EINVAL, "diw_qp_set_errors: raise %#x: %#x are unknown", raise,
+					   raise & ~known) : lock_rc(qp, "diw_qp_set_errors");
 
 	if (rc < 0)
 		return rc;

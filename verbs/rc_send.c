@@ -6,6 +6,9 @@
 #include "verbs/confirm.h"
 #include "verbs/qp.h"
 
+/* The longest time that a request which fails within its message waits for the requests before it. */
+#define FAIL_NS (10 * DIW_S)
+
 /* ---- Posting ---- */
 
 int diw_rc_check_send(const struct diw_qp *qp, const struct diw_send_wr *wr, int opcode, uint64_t len)
@@ -48,13 +51,31 @@ static bool answer_never_comes(const struct diw_qp *qp, const struct diw_rdmap_w
 		(w->fence && diw_rdmap_rc_pending(&qp->rdmap)));
 }
 
+/* Whether the requests before one that cannot be executed are still to be answered. The failure ends the connection, so
+ * it waits for them. Within a message no question and no answer can leave, and the peer may be in the same position:
+ * the failure waits only for what is under way, and for a limited time. */
+static bool fails_later(struct diw_qp *qp, uint64_t now)
+{
+	bool pending = diw_rdmap_rc_pending(&qp->rdmap), waits = pending || diw_confirm_waits(qp);
+
+	if (!waits || diw_rc_is(qp, DIW_RC_PEER_ENDED))
+		return false;
+	if (!diw_rdmap_is_sending(&qp->rdmap))
+		return true;
+	if (!qp->rc.fails_at)
+		qp->rc.fails_at = now + FAIL_NS;
+	return now < qp->rc.fails_at && (pending || diw_confirm_asked(qp));
+}
+
 static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 {
 	struct diw_sq *sq = &qp->sq;
 	uint32_t next = atomic_load_explicit(&sq->next, memory_order_relaxed), tail;
 
-	if (!diw_sq_retire(qp))
+	if (!diw_sq_retire(qp)) {
+		qp->rc.fails_at = 0;            /* the program has to take completions first */
 		return -ENOBUFS;
+	}
 	while (next != (tail = atomic_load_explicit(&sq->tail, memory_order_acquire)) && may_begin(qp)) {
 		struct diw_rdmap_wr *w = diw_sq_slot(sq, next);
 		uint8_t status;
@@ -71,8 +92,12 @@ static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 		qp->link->stays = true;         /* until the request has left */
 		rc = diw_rdmap_rc_send(&qp->rdmap, w, budget, &status, now);
 		qp->link->stays = false;
+		if (status == DIW_RDMAP_OK)
+			qp->rc.fails_at = 0;
 		if (rc < 0)
 			return rc;
+		if (status != DIW_RDMAP_OK && fails_later(qp, now))
+			return -ENOSPC;
 		if (!w->pending) {
 			w->first = qp->link->taken;
 			w->status = status;
@@ -92,12 +117,16 @@ static int run_rc_queue(struct diw_qp *qp, int64_t *budget, uint64_t now)
 }
 
 /* A begun message continues before another one begins. After the end of our half none begins: new requests are flushed
- * with the others. */
+ * with the others. After a fault only answers are sent. */
 void diw_rc_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, uint64_t now)
 {
 	const struct diw_rdmap *r = &qp->rdmap;
 	bool answers_first = diw_rdmap_rc_answering(r) || (!diw_rdmap_is_sending(r) && !qp->answers_first);
 
+	if (diw_rc_is(qp, DIW_RC_DRAINS)) {
+		*rc_answers = diw_rdmap_rc_answer(&qp->rdmap, budget, now);
+		return;
+	}
 	if (diw_rc_is(qp, DIW_RC_IS_SHUT)) {
 		*rc = diw_sq_retire(qp) ? 0 : -ENOBUFS;
 		return;
@@ -135,29 +164,4 @@ bool diw_rc_give_up(struct diw_qp *qp, struct diw_rdmap_wr *w, bool executed)
 		diw_rdmap_rc_finish(&qp->rdmap, w, DIW_RDMAP_FLUSHED);
 	w->unconfirmed &= !held;
 	return executed && !held;
-}
-
-/* Refuses the request that the peer's Terminate quotes; older ones have been placed. Without a quoted header it is the
- * oldest request that the peer has not confirmed: that one or a younger one was refused. A Write without immediate
- * needs no receive. */
-void diw_rc_refuse(struct diw_qp *qp, uint16_t fault)
-{
-	struct diw_sq *sq = &qp->sq;
-	uint32_t head = atomic_load_explicit(&sq->head, memory_order_relaxed);
-	uint32_t next = atomic_load_explicit(&sq->next, memory_order_relaxed), quoted = head;
-
-	while (quoted != next && diw_sq_slot(sq, quoted)->status != DIW_RDMAP_REFUSED)
-		quoted++;
-	for (uint32_t i = head; i != quoted; i++) {
-		struct diw_rdmap_wr *w = diw_sq_slot(sq, i);
-
-		if (!diw_confirm_holds(qp, w))
-			continue;
-		w->unconfirmed = false;
-		if (quoted != next || (fault == DIW_FAULT_NO_BUFFER && w->opcode == DIW_OP_WRITE && !w->imm_valid))
-			continue;
-		w->status = DIW_RDMAP_REFUSED;
-		w->fault = fault;
-		return;
-	}
 }

@@ -4,11 +4,13 @@
 
 #include "verbs/qp.h"
 
-int diw_sq_init(struct diw_sq *sq, const struct diw_qp_attr *attr)
+int diw_sq_init(struct diw_sq *sq, const struct diw_qp_attr *attr, bool keep)
 {
 	uint32_t size = 1;
 
 	while (size < attr->sq_depth)
+		size *= 2;
+	if (keep)
 		size *= 2;
 	sq->depth = attr->sq_depth;
 	sq->mask = size - 1;
@@ -41,6 +43,15 @@ static void wr_leave(struct diw_qp *qp, const struct diw_rdmap_wr *w, uint32_t h
 	atomic_store_explicit(&qp->sq.head, head, memory_order_release);
 	if (told)
 		diw_cq_push(qp->send_cq);
+}
+
+/* Posters fill at most `depth` slots from the head on. The slots in front of these are not filled again. */
+uint32_t diw_sq_oldest(const struct diw_sq *sq)
+{
+	uint32_t head = atomic_load_explicit(&sq->head, memory_order_relaxed);
+	uint32_t left = head - sq->since, kept = sq->mask + 1 - sq->depth;
+
+	return head - (left < kept ? left : kept);
 }
 
 void diw_sq_unsent(struct diw_qp *qp, uint32_t first, uint32_t n, int errnum)

@@ -14,6 +14,7 @@ static void forget_requests(struct diw_qp *qp)
 
 	atomic_store(&sq->next, tail);
 	atomic_store(&sq->head, tail);
+	sq->since = tail;
 	while (!qp->srq && (r = diw_rq_take(qp->rq)))
 		diw_rq_done(qp->rq, r);
 }

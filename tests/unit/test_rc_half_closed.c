@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A peer that ends its half and still reads: the answers to its requests, and messages that had begun, arrive
- * completely before the stream ends (docs/rc-wire.md section 10). */
+ * completely before the stream ends (docs/rc-wire.md section 10). The answers arrive, too, if the peer was at fault
+ * behind its requests (section 9). */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -141,6 +142,118 @@ START_TEST(large_reads_are_answered)
 		expect_response(i, BIG);
 	raw_expect_end(&w.r);
 	wire_expect_down(&w, 0, 0);
+	wire_close(&w);
+}
+END_TEST
+
+/* ---- Reads of a peer that is at fault behind them ---- */
+
+/* The Terminate for write_without_access(). */
+static void expect_refused(void)
+{
+	static struct seg s;
+
+	seg_hex(&s, "c140 %08x %016lx 61", w.mr->stag ^ 1, w.mr->to);
+	wire_expect_terminate(&w, 0x1100, &s, true, false);
+	raw_expect_end(&w.r);
+}
+
+static void write_without_access(void)
+{
+	raw_hex(&w.r, "c140 %08x %016lx 61", w.mr->stag ^ 1, w.mr->to);
+}
+
+/* The stream is full when the fault is found, and the peer reads only later, or has ended its half. */
+START_TEST(reads_before_a_fault)
+{
+	const uint32_t len = _i & 1 ? BIG : 1000;
+
+	wire_open(&w, &(struct wire_attr){ .no_crc = true });
+	fill_memory();
+	ask_reads(MANY, len);
+	write_without_access();
+	if (_i & 2)
+		half_close();
+	wire_expect_down(&w, 0x1100, EPROTO);
+	sleep_ms(WAIT_MS);
+	for (uint32_t i = 1; i <= MANY; i++)
+		expect_response(i, len);
+	expect_refused();
+	wire_close(&w);
+}
+END_TEST
+
+/* The peer reads nothing: this end waits a second. */
+START_TEST(reads_of_a_deaf_peer)
+{
+	struct diw_qp_info info;
+
+	wire_open(&w, &(struct wire_attr){ .no_crc = true });
+	ask_reads(MANY, BIG);
+	write_without_access();
+	wire_expect_down(&w, 0x1100, EPROTO);
+	ck_assert_int_eq(diw_qp_query(w.e.qp, &info), 0);
+	ck_assert(info.leaving);
+	for (int ms = 0; ms < 10000 && info.leaving; ms += 10) {
+		sleep_ms(10);
+		ck_assert_int_eq(diw_qp_query(w.e.qp, &info), 0);
+	}
+	ck_assert(!info.leaving);
+	ck_assert_uint_eq(end_counter(&w.e, "terminate_tx"), 0);
+	raw_drain(&w.r);
+	wire_close(&w);
+}
+END_TEST
+
+/* A source becomes invalid while its answer waits: the Terminate is for that Read. */
+START_TEST(source_goes_after_a_fault)
+{
+	static struct seg s;
+	struct diw_mr *mr;
+
+	wire_open(&w, &(struct wire_attr){ .no_crc = true });
+	fill_memory();
+	ck_assert_int_eq(diw_mr_reg(w.p.k.pd, w.p.k.mem, BIG, DIW_ACCESS_REMOTE_READ, &mr), 0);
+	ask_reads(MANY, BIG);
+	seg_hex(&s, "4141 00000000 00000001 %08x 00000000 00000abc 0000000000001000 %08x %08x %016lx", MANY + 1, BIG,
+		mr->stag, mr->to);
+	raw_seg(&w.r, &s);
+	raw_hex(&w.r, "4141 00000000 00000001 %08x 00000000 00000abc 0000000000001000 00000001 %08x %016lx", MANY + 2,
+		w.mr->stag ^ 1, w.mr->to);
+	wire_expect_down(&w, 0x0100, EPROTO);
+	ck_assert_int_eq(diw_mr_dereg(mr), 0);
+	for (uint32_t i = 1; i <= MANY; i++)
+		expect_response(i, BIG);
+	wire_expect_terminate(&w, 0x0100, &s, true, true);
+	raw_expect_end(&w.r);
+	ck_assert_uint_eq(end_counter(&w.e, "rx_stag"), 2);
+	wire_close(&w);
+}
+END_TEST
+
+/* This end has begun a Write. The Responses and the Terminate cut it, if the peer takes placement words; the word of
+ * the Terminate says what was placed. Otherwise there are no Responses. */
+START_TEST(fault_within_a_write)
+{
+	const bool words = _i;
+	static struct seg s;
+	uint32_t answered = 0;
+
+	wire_open(&w, &(struct wire_attr){ .no_crc = true, .confirm = words, .words = words });
+	fill_memory();
+	post_writes(MANY);
+	sleep_ms(WAIT_MS);
+	raw_hex(&w.r, words ? "c150 %08x %016lx 80000000 61" : "c140 %08x %016lx 61", w.mr->stag, w.mr->to);
+	ask_reads(4, 1000);
+	write_without_access();
+	wire_expect_down(&w, 0x1100, EPROTO);
+	while (raw_read(&w.r, &s) && (s.b[1] & 15) != 7)
+		answered += (s.b[1] & 15) == 2;
+	ck_assert_uint_eq(answered, words ? 4 : 0);
+	ck_assert_uint_eq(s.b[1], words ? 0x57 : 0x47);
+	ck_assert(!words || raw_get(s.b + 18, 4) == 1);
+	ck_assert_uint_eq(raw_get(s.b + (words ? 22 : 18), 4), 0x1100c000);
+	raw_expect_end(&w.r);
 	wire_close(&w);
 }
 END_TEST
@@ -382,6 +495,10 @@ Suite *suite_rc_half_closed(void)
 	tcase_add_loop_test(t, reads_are_answered, 0, 8);
 	tcase_add_test(t, atomic_is_answered);
 	tcase_add_test(t, large_reads_are_answered);
+	tcase_add_loop_test(t, reads_before_a_fault, 0, 4);
+	tcase_add_test(t, reads_of_a_deaf_peer);
+	tcase_add_test(t, source_goes_after_a_fault);
+	tcase_add_loop_test(t, fault_within_a_write, 0, 2);
 	tcase_add_test(t, begun_message_is_sent);
 	tcase_add_test(t, both);
 	tcase_add_test(t, disconnect_executes);

@@ -101,6 +101,34 @@ START_TEST(atomic_between)
 }
 END_TEST
 
+/* The answers to what came before a fault are sent, and show the memory as it was then. */
+START_TEST(fault_behind)
+{
+	struct octets o = { .n = 0 };
+	static struct seg s;
+
+	memset(w.region + 64, 0, 8);
+	wire_share_memory(&w);
+	add_read(&o, 1, w.mr->stag, 3, 5);
+	add_fetch_add(&o, 2, 64);
+	add_write(&o, 0, "a0a1a2a3a4a5a6a7");
+	add_read(&o, 3, w.mr->stag, 3, 5);
+	seg_hex(&s, "c140 %08x %016lx 61", w.mr->stag ^ 1, w.mr->to);
+	add(&o, &s);
+	add_write(&o, 0, "b0");
+	raw_octets(&w.r, o.b, o.n);
+	raw_expect(&w.r, "c142 " STAG_TO " 0304050607");
+	raw_expect(&w.r, "414b 00000000 00000003 00000001 00000000 0000abcd 0000000000000000");
+	raw_expect(&w.r, "c142 " STAG_TO " a3a4a5a6a7");
+	wire_expect_terminate(&w, 0x1100, &s, true, false);
+	raw_expect_end(&w.r);
+	wire_expect_down(&w, 0x1100, EPROTO);
+	wire_share_memory(&w);
+	ck_assert_uint_eq(w.region[0], 0xa0);
+	ck_assert_uint_eq(end_counter(&w.e, "read_copied"), 2);
+}
+END_TEST
+
 /* The source of the Read may be invalidated behind it, and the receiver of that message is told. */
 START_TEST(invalidated_behind)
 {
@@ -226,6 +254,7 @@ Suite *suite_rc_reads(void)
 
 	tcase_add_test(raw, write_behind);
 	tcase_add_test(raw, atomic_between);
+	tcase_add_test(raw, fault_behind);
 	tcase_add_test(raw, invalidated_behind);
 	tcase_add_checked_fixture(raw, wire_begin, wire_end);
 	tcase_add_test(two, unfenced);

@@ -232,6 +232,7 @@ START_TEST(ird_exceeded)
 	raw_put(s.b + 10, 4, 2);
 	n += raw_fpdu(&w.r, out + n, &s);
 	raw_octets(&w.r, out, n);
+	raw_expect(&w.r, "c142 " SINK "a5a5a5a5");
 	wire_expect_terminate(&w, 0x1202, &s, true, true);
 	raw_expect_end(&w.r);
 	wire_expect_down(&w, 0x1202, EPROTO);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Placement words (docs/rc-wire.md section 7.2), octet by octet: which messages ask, which answer, and when. */
+#include <errno.h>
+
 #include "base/clock.h"
 #include "rdmap/int.h"
 #include "tests/unit/unit.h"
@@ -150,6 +152,21 @@ START_TEST(words_behind_a_stall)
 }
 END_TEST
 
+/* A Terminate counts for a peer that has asked before, also if no answer is due. Loop index: the peer has asked. */
+START_TEST(words_terminate)
+{
+	raw_hex(&w.r, _i ? "c150 %08x %016lx 80000000 61" : "c150 %08x %016lx 00000000 61", w.mr->stag, w.mr->to);
+	if (_i)
+		raw_expect(&w.r, "c150 00000000 0000000000000000 00000001");
+	raw_hex(&w.r, "c140 %08x %016lx 61", w.mr->stag ^ 1, w.mr->to);
+	raw_expect(&w.r, "41%s 1100c000 000f c140 %08x %016lx",
+		   _i ? "57 00000000 00000002 00000001 00000000 00000001" : "47 00000000 00000002 00000001 00000000",
+		   w.mr->stag ^ 1, w.mr->to);
+	raw_expect_end(&w.r);
+	wire_expect_down(&w, 0x1100, EPROTO);
+}
+END_TEST
+
 Suite *suite_rc_words(void)
 {
 	Suite *s = suite_create("rc_words");
@@ -162,6 +179,7 @@ Suite *suite_rc_words(void)
 	tcase_add_test(t, words_answer);
 	tcase_add_test(t, words_steady);
 	tcase_add_test(t, words_behind_a_stall);
+	tcase_add_loop_test(t, words_terminate, 0, 2);
 	suite_add_tcase(s, t);
 	return s;
 }

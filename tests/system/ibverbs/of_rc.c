@@ -146,9 +146,12 @@ static bool next_wc_is_late(struct side *s, double start)
 static void waits(void)
 {
 	struct ibv_qp_attr attr = attr_of(IBV_QPS_RTS, &gid, 0);
-	struct side s[4] = { 0 }, *peer = NULL, *low = NULL, *high = NULL;
+	struct side s[4] = { 0 }, *peer = NULL, *low = NULL, *high = NULL, stray = { 0 };
 	double start = seconds();
 
+	side_open(&stray, IBV_QPT_RC, 0, NULL);
+	CHECK(to_init(&stray) == 0 && to_rtr(&stray, 4791) == 0 && to_rts(&stray) == 0 &&
+	      post_send(&stray, 0, 8, 1) == 0, "a peer with a number of no RC queue pair");
 	for (int i = 0; i < 4; i++)
 		side_open(&s[i], IBV_QPT_RC, 0, NULL);
 	for (int i = 0; i < 4; i++) {
@@ -171,7 +174,9 @@ static void waits(void)
 						     ibv_modify_qp(s[i].qp, &attr, rts_mask(IBV_QPT_RC))) == 0 &&
 		    post_send(&s[i], 0, 8, 1) == 0))
 			CHECK(false, "ready to send to a peer that is not");
-	CHECK(next_wc_is_late(low, start) && next_wc_is_late(high, start), "retries exceeded, after a while");
+	CHECK(next_wc_is_late(low, start) && next_wc_is_late(high, start) && next_wc_is_late(&stray, start),
+	      "retries exceeded, after a while");
+	side_close(&stray);
 	for (int i = 0; i < 4; i++)
 		if (&s[i] != peer && &s[i] != low && &s[i] != high)
 			CHECK(none(&s[i]) && state_of(&s[i]) == IBV_QPS_RTS, "but not without a timeout");
@@ -222,15 +227,132 @@ static void no_receive(uint8_t retry, bool late)
 	pair_close(&a, &b);
 }
 
-/* A message that is longer than the receive. */
-static void too_long(void)
+/* A message that is longer than the receive. The peer refuses a long one before all of it was sent. */
+static void too_long(uint32_t len)
 {
 	struct side a = { 0 }, b = { 0 };
 
-	CHECK(pair_open(&a, &b, IBV_QPT_RC, 0) && post_recv(&b, HALF, 32, 1) == 0 && post_send(&a, 0, 64, 2) == 0 &&
+	CHECK(pair_open(&a, &b, IBV_QPT_RC, 0) && post_recv(&b, HALF, 32, 1) == 0 && post_send(&a, 0, len, 2) == 0 &&
 	      next_is(&b, 1, IBV_WC_LOC_LEN_ERR), "a receive is too short");
 	CHECK(next_is(&a, 2, IBV_WC_REM_INV_REQ_ERR), "... and so the request was invalid");
 	pair_close(&a, &b);
+}
+
+static int post_write(struct side *s, uint32_t len, uint32_t rkey, uint64_t id)
+{
+	struct ibv_sge sge = sge_at(0, len);
+	struct ibv_send_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+				  .send_flags = IBV_SEND_SIGNALED }, *bad = NULL;
+
+	wr.wr.rdma.remote_addr = (uintptr_t)mem + HALF;
+	wr.wr.rdma.rkey = rkey;
+	return ibv_post_send(s->qp, &wr, &bad);
+}
+
+static void long_write_refused(void)
+{
+	struct side a = { 0 }, b = { 0 };
+
+	CHECK(pair_open(&a, &b, IBV_QPT_RC, 0) && post_write(&a, HALF, mr->rkey, 1) == 0 &&
+	      next_is(&a, 1, IBV_WC_SUCCESS), "a long Write");
+	CHECK(post_write(&a, HALF, mr->rkey ^ 1, 2) == 0 && post_write(&a, HALF, mr->rkey, 3) == 0 &&
+	      next_is(&a, 2, IBV_WC_REM_ACCESS_ERR) && next_is(&a, 3, IBV_WC_WR_FLUSH_ERR),
+	      "... with a wrong rkey has no access");
+	pair_close(&a, &b);
+}
+
+/* The requests before the one that is refused have taken effect. */
+static void refused_in_a_list(void)
+{
+	struct side a = { 0 }, b = { 0 };
+	struct ibv_send_wr wr[8], *bad = NULL;
+	struct ibv_sge sge = sge_at(0, 64);
+	bool good = true;
+
+	for (int i = 0; i < 8; i++) {
+		wr[i] = (struct ibv_send_wr){ .next = i < 7 ? &wr[i + 1] : NULL, .wr_id = (uint64_t)i, .sg_list = &sge,
+					      .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+					      .send_flags = IBV_SEND_SIGNALED };
+		wr[i].wr.rdma.remote_addr = (uintptr_t)mem + HALF;
+		wr[i].wr.rdma.rkey = i == 5 ? mr->rkey ^ 1 : mr->rkey;
+	}
+	CHECK(pair_open(&a, &b, IBV_QPT_RC, 0) && ibv_post_send(a.qp, wr, &bad) == 0,
+	      "eight Writes, one without access");
+	for (uint64_t i = 0; i < 8; i++)
+		good &= next_is(&a, i, i < 5 ? IBV_WC_SUCCESS : i == 5 ? IBV_WC_REM_ACCESS_ERR :
+								    IBV_WC_WR_FLUSH_ERR);
+	CHECK(good, "... which fails, and not those before it");
+	pair_close(&a, &b);
+}
+
+/* The peer still owes the content of Reads and an atomic when a Write behind them fails: the peer finds its fault, or
+ * this end does. */
+static void failed_behind_reads(uint32_t len, enum ibv_wc_status status)
+{
+	enum { N = 7 };
+	struct side a = { 0 }, b = { 0 };
+	struct ibv_sge sge[N];
+	struct ibv_send_wr wr[N], *bad = NULL;
+	bool good = true;
+
+	for (int i = 0; i < N; i++) {
+		sge[i] = sge_at(64 + 8 * i, 8);
+		wr[i] = (struct ibv_send_wr){ .next = i < N - 1 ? &wr[i + 1] : NULL, .wr_id = (uint64_t)i,
+					      .sg_list = &sge[i], .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+					      .send_flags = IBV_SEND_SIGNALED };
+		wr[i].wr.rdma.remote_addr = (uintptr_t)mem + HALF;
+		wr[i].wr.rdma.rkey = mr->rkey;
+	}
+	if (status == IBV_WC_LOC_PROT_ERR)
+		sge[5].lkey ^= 1;
+	else
+		wr[5].wr.rdma.rkey ^= 1;
+	sge[1] = sge_at(1024, len);
+	wr[1].opcode = IBV_WR_RDMA_READ;
+	wr[3].opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+	wr[3].wr.atomic.remote_addr = (uintptr_t)mem + HALF;
+	wr[3].wr.atomic.rkey = mr->rkey;
+	wr[3].wr.atomic.compare_add = 1;
+	memset(mem + HALF, 0x33, 1024 + len);
+	memset(mem, 0x44, 1024);
+	CHECK(pair_open(&a, &b, IBV_QPT_RC, 0) && ibv_post_send(a.qp, wr, &bad) == 0,
+	      "a Read, an atomic, and a Write with a wrong key");
+	for (uint64_t i = 0; i < N; i++)
+		good &= next_is(&a, i, i < 5 ? IBV_WC_SUCCESS : i == 5 ? status : IBV_WC_WR_FLUSH_ERR);
+	CHECK(good, "... only the Write has failed");
+	CHECK(mem[1024] == 0x44 && memcmp(mem + 1024 + 8, mem + HALF + 8, len - 8) == 0 && mem[64 + 24] == 0x44,
+	      "... and the content is what the Read and the atomic found");
+	pair_close(&a, &b);
+}
+
+/* The Response to a Read finds that the memory for it is not registered any more. */
+static void sink_is_gone(void)
+{
+	struct side a = { 0 }, b = { 0 };
+	struct ibv_mr *sink = ibv_reg_mr(pd, mem + 4096, 64, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_sge from = sge_at(0, 64), into = { (uintptr_t)mem + 4096, 64, sink->lkey };
+	struct ibv_send_wr wr[4], *bad = NULL;
+	bool good = true;
+
+	for (int i = 0; i < 4; i++) {
+		wr[i] = (struct ibv_send_wr){ .next = i < 3 ? &wr[i + 1] : NULL, .wr_id = (uint64_t)i, .sg_list = &from,
+					      .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+					      .send_flags = IBV_SEND_SIGNALED };
+		wr[i].wr.rdma.remote_addr = (uintptr_t)mem + HALF;
+		wr[i].wr.rdma.rkey = mr->rkey;
+	}
+	wr[1].opcode = IBV_WR_RDMA_READ;
+	wr[1].sg_list = &into;
+	wr[2].opcode = IBV_WR_LOCAL_INV;
+	wr[2].invalidate_rkey = sink->rkey;
+	memset(mem + 4096, 0x55, 64);
+	CHECK(pair_open(&a, &b, IBV_QPT_RC, 0) && ibv_post_send(a.qp, wr, &bad) == 0,
+	      "a Read whose memory is invalidated before the Response");
+	for (uint64_t i = 0; i < 4; i++)
+		good &= next_is(&a, i, i < 1 ? IBV_WC_SUCCESS : i == 1 ? IBV_WC_LOC_PROT_ERR : IBV_WC_WR_FLUSH_ERR);
+	CHECK(good && mem[4096] == 0x55, "... has failed, and not the Write before it");
+	pair_close(&a, &b);
+	ibv_dereg_mr(sink);
 }
 
 static int dial(uint16_t port)
@@ -404,7 +526,15 @@ int main(void)
 	no_receive(0, false);
 	no_receive(6, false);
 	no_receive(6, true);
-	too_long();
+	too_long(64);
+	too_long(HALF);
+	long_write_refused();
+	refused_in_a_list();
+	failed_behind_reads(64, IBV_WC_REM_ACCESS_ERR);
+	failed_behind_reads(HALF - 1024, IBV_WC_REM_ACCESS_ERR);
+	failed_behind_reads(64, IBV_WC_LOC_PROT_ERR);
+	failed_behind_reads(HALF - 1024, IBV_WC_LOC_PROT_ERR);
+	sink_is_gone();
 	strangers();
 	thousand();
 	CHECK(close_all() == 0, "everything is closed");
