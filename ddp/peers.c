@@ -6,6 +6,7 @@
  */
 #include "ddp/peers.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -99,7 +100,7 @@ static uint16_t peer_msg_continues(const struct diw_peer_msg *m, const struct di
 	const struct diw_ddp_hdr *f;
 
 	if (!m)
-		return DIW_FAULT_MO;
+		return DIW_FAULT_REASM_LATE;
 	f = &m->first;
 	if (h->msn != f->msn || h->epoch != f->epoch || h->mo != m->got)
 		return DIW_FAULT_MO;
@@ -136,7 +137,7 @@ static uint16_t send_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, struct
 		diw_ddp_recv_return(d, recv);
 		return fault;
 	}
-	if (diw_ddp_place(d, &recv->buf, seg->h.mo, seg->payload, seg->len) != 0)
+	if (diw_ddp_place(d, &recv->buf, seg->h.mo, seg->payload, seg->len - seg->placed) != 0)
 		fault = DIW_FAULT_LOCAL_PROT;
 	else
 		d->c->rx_payload += seg->len;
@@ -192,7 +193,7 @@ static uint16_t write_rx(struct diw_ddp *d, const struct diw_ddp_seg *seg, const
 		return fault;
 	}
 	if (seg->len)
-		diw_copy(to, seg->payload, seg->len);
+		diw_copy(to, seg->payload, seg->len - seg->placed);
 	d->c->rx_payload += seg->len;
 	if (!h->last) {
 		peer_msg_grow(d, m, seg->len, now);
@@ -232,7 +233,7 @@ static uint16_t peer_take(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint
 	if (t.kind == DIW_TARGET_MESSAGE)
 		return d->ulp->message(d->ulp_ctx, seg, now);
 	if (t.kind == DIW_TARGET_BUF) {
-		fault = diw_ddp_place(d, &t.buf, seg->h.mo, seg->payload, seg->len);
+		fault = diw_ddp_place(d, &t.buf, seg->h.mo, seg->payload, seg->len - seg->placed);
 		d->c->rx_payload += fault ? 0 : seg->len;
 		if (fault == 0)
 			d->ulp->placed(d->ulp_ctx, t.cookie, seg, now);
@@ -298,6 +299,77 @@ static int peers_rx(void *ctx, const struct diw_addr *src, const struct diw_link
 	return i;
 }
 
+/* ---- The place of a segment that is being received ---- */
+
+/* The first segment of a Send has no place yet: it takes the receive. */
+static uint16_t send_reach(const struct diw_ddp *d, const struct diw_ddp_seg *seg, const struct diw_peer_msg *m,
+			   uint32_t off, struct iovec *iov, int *n)
+{
+	if (!m || (seg->h.last && !diw_ddp_cq_room(d, 1)))
+		return DIW_DDP_NOT_NOW;
+	return diw_ddp_scatter_part(d, &m->recv->buf, seg->h.mo + off, seg->len - off, iov, n);
+}
+
+/* The last segment may have to wait: for room for the completion, or for the receive of an immediate. */
+static uint16_t write_reach(const struct diw_ddp *d, const struct diw_ddp_seg *seg, bool record, uint32_t off,
+			    struct iovec *iov, int *n)
+{
+	const struct diw_ddp_hdr *h = &seg->h;
+	uint16_t fault;
+	uint8_t *to;
+
+	if (h->last && (h->imm_valid || record) && !(record && diw_ddp_cq_room(d, 1)))
+		return DIW_DDP_NOT_NOW;
+	fault = diw_ddp_resolve(d, h->stag, DIW_STAG_REMOTE_WRITE, seg->src, h->to, seg->len, &to);
+	if (fault == 0)
+		iov[(*n)++] = (struct iovec){ to + off, seg->len - off };
+	return fault;
+}
+
+/* A message begins only when that of the peer before it was given up, and only if there is memory for its state. */
+static uint16_t peer_msg_reach(const struct diw_ddp *d, const struct diw_peer_msg *m, const struct diw_ddp_hdr *h)
+{
+	if (h->mo)
+		return peer_msg_continues(m, h);
+	return m || (!h->last && d->peers->pool.used == d->peers->pool.cap) ? DIW_DDP_NOT_NOW : 0;
+}
+
+static uint16_t peer_reach(struct diw_ddp *d, const struct diw_ddp_seg *seg, uint32_t off, struct iovec *iov, int *n,
+			   uint64_t now)
+{
+	struct diw_peer_msg *m = peer_msg_find(d->peers, seg->src);
+	struct diw_ddp_target t;
+	uint16_t fault = d->ulp->target(d->ulp_ctx, seg, &t, now);
+
+	if (fault)
+		return fault;
+	if (t.kind == DIW_TARGET_BUF)
+		return diw_ddp_scatter_part(d, &t.buf, seg->h.mo + off, seg->len - off, iov, n);
+	fault = peer_msg_reach(d, m, &seg->h);
+	if (fault)
+		return fault;
+	switch (t.kind) {
+	case DIW_TARGET_RECV: return send_reach(d, seg, m, off, iov, n);
+	case DIW_TARGET_RECORD:
+	case DIW_TARGET_STAG: return write_reach(d, seg, t.kind == DIW_TARGET_RECORD, off, iov, n);
+	default: return DIW_DDP_NOT_NOW;
+	}
+}
+
+/* A fault of the segment is found again by peers_rx(). */
+static int peers_reach(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *from, uint32_t at,
+		       struct iovec *iov, uint64_t now)
+{
+	struct diw_ddp *d = ctx;
+	struct diw_ddp_seg seg;
+	int n = 0;
+
+	seg.src = src;
+	if (d->order.dead || diw_ddp_seg_decode(&seg, from) != 0 || at - seg.hdr_len >= seg.len)
+		return 0;
+	return peer_reach(d, &seg, at - seg.hdr_len, iov, &n, now) == 0 ? n : 0;
+}
+
 static void peers_refused(void *ctx, uint32_t first, uint32_t n, int errnum)
 {
 	struct diw_ddp *d = ctx;
@@ -338,13 +410,13 @@ static void peers_gone(void *ctx, const struct diw_addr *peer, int errnum)
 	struct diw_ddp *d = ctx;
 	struct diw_peer_msg *m = peer_msg_find(d->peers, peer);
 
-	if (m)
+	if (m && errnum != ETIMEDOUT)            /* a peer that was given up goes on with it, if it is there */
 		peer_msg_give_up(d, m);
 	d->ulp->gone(d->ulp_ctx, peer, errnum);
 }
 
 const struct diw_link_up diw_ddp_peers_up = {
-	.rx = peers_rx, .refused = peers_refused, .acked = peers_acked, .payload = peers_payload,
+	.rx = peers_rx, .reach = peers_reach, .refused = peers_refused, .acked = peers_acked, .payload = peers_payload,
 	.rejected = peers_rejected, .room = peers_room, .gone = peers_gone,
 };
 

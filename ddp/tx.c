@@ -5,7 +5,7 @@
 #include "base/trace.h"
 #include "ddp/ddp.h"
 
-#define BURST 64
+#define TX_BURST 64
 
 /* Segments beyond which a message fills super-buffers by itself. */
 #define EQUAL_MAX 64
@@ -47,9 +47,9 @@ void diw_ddp_tx_begin(struct diw_ddp *d, struct diw_ddp_tx *tx, bool draw_msn)
 }
 
 /* A position in a message's payload. */
-struct cursor { const struct iovec *iov; size_t off; };
+struct payload_cursor { const struct iovec *iov; size_t off; };
 
-static void cursor_advance(struct cursor *c, size_t n)
+static void cursor_advance(struct payload_cursor *c, size_t n)
 {
 	c->off += n;
 	while (c->off && c->off >= c->iov->iov_len) {
@@ -64,9 +64,9 @@ static bool segment_held(const struct diw_ddp_tx *tx, int64_t cost, int64_t wind
 	return tx->toll && cost > window && !(first && tx->alone);
 }
 
-/* Cuts up to BURST segments from OFF on. Returns their number. */
-static int cut_segments(struct diw_ddp_tx *tx, struct cursor *at, int64_t budget, uint8_t hdr[][DIW_LINK_MAX_HDR],
-			struct diw_link_seg *segs)
+/* Cuts up to TX_BURST segments from OFF on. Returns their number. */
+static int cut_segments(struct diw_ddp_tx *tx, struct payload_cursor *at, int64_t budget,
+			uint8_t hdr[][DIW_LINK_MAX_HDR], struct diw_link_seg *segs)
 {
 	uint32_t off = tx->off;
 	int64_t window = tx->window;
@@ -97,7 +97,7 @@ static int cut_segments(struct diw_ddp_tx *tx, struct cursor *at, int64_t budget
 		budget -= cost;
 		window -= cost;
 		n++;
-	} while (off < tx->h.length && n < BURST && budget > 0);
+	} while (off < tx->h.length && n < TX_BURST && budget > 0);
 	tx->h.to -= off - tx->off;              /* added again when the link has taken them */
 	return n;
 }
@@ -119,13 +119,13 @@ static void segment_sent(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct 
 static int send_segments(struct diw_ddp *d, struct diw_ddp_tx *tx, const struct iovec *iov, int64_t *budget,
 			 uint64_t now)
 {
-	uint8_t hdr[BURST][DIW_LINK_MAX_HDR];
-	struct diw_link_seg segs[BURST];
-	struct cursor at = { iov, 0 };
+	uint8_t hdr[TX_BURST][DIW_LINK_MAX_HDR];
+	struct diw_link_seg segs[TX_BURST];
+	struct payload_cursor at = { iov, 0 };
 
 	cursor_advance(&at, tx->off);
 	while (tx->active) {
-		struct cursor ahead = at;
+		struct payload_cursor ahead = at;
 		int n, taken;
 
 		if (*budget <= 0)

@@ -22,6 +22,8 @@
 #define DIW_DGRAM_FDS 3
 #define DIW_DGRAM_AT_HAND 0u
 #define DIW_DGRAM_MAX 65507u         /* UDP payload over IPv4 */
+#define DIW_DGRAM_HEAD 76u           /* octets of a datagram from which the layer above tells its place */
+#define DIW_DGRAM_PLACES 16          /* pieces of a place */
 
 /* Is told of datagrams that will never leave, of the bursts that name it as sender (llp/seal.c). */
 struct diw_dgram_sender {
@@ -86,6 +88,20 @@ struct diw_dgram_watch {
 	void (*seen)(struct diw_dgram_watch *w, uint64_t now);
 };
 
+/* Receiving in place (llp/udp_place.c, llp/shm.c): the octets of a large datagram are copied straight to where they
+ * belong. */
+struct diw_dgram_reach {
+	/* The next datagram is from SRC and has LEN octets, of which HEAD has the first DIW_DGRAM_HEAD. Writes to
+	 * `place` where those behind the head belong, but for some at the end, and returns the number of entries; 0:
+	 * recv returns the whole datagram. Called within recv. */
+	int (*ask)(struct diw_dgram_reach *r, const struct diw_addr *src, const uint8_t *head, uint32_t len,
+		   uint64_t now);
+	struct iovec place[DIW_DGRAM_PLACES];
+	/* The caller of recv sets 0. Then recv sets the number of octets that are in place: the burst is one datagram,
+	 * whose `len` counts them, and whose memory has the head and the octets behind those in place. */
+	uint32_t placed;
+};
+
 /* What a dgram reports. The code that handles an errno or a change clears it. */
 struct diw_dgram_state {
 	int tx_errno;                /* the errno of the last refusal, or 0 */
@@ -102,6 +118,7 @@ struct diw_dgram {
 	struct diw_dgram_state *state;   /* &own; of a dgram over another one: that of the lower one */
 	struct diw_dgram_state own;
 	struct diw_dgram_watch *watch;   /* NULL: none */
+	struct diw_dgram_reach *reach;   /* NULL: nothing is received in place; most dgrams never do */
 	struct diw_addr local;       /* the bound address */
 	uint32_t rcvbuf;             /* bytes granted, as the kernel counts them */
 	uint8_t only;                /* 4, 6: it reaches addresses of that IP version only; 0: both */
@@ -133,6 +150,10 @@ struct diw_dgram_attr {
 				      * sends nothing */
 	struct diw_counters *c;
 };
+
+/* llp/udp_place.c: takes the octets of a datagram of LEN octets back from their place. P has its head and end, and room
+ * for all of it. */
+void diw_dgram_unplace(struct diw_dgram_reach *r, uint8_t *p, uint32_t len);
 
 /* llp/udp.c */
 int diw_udp_open(const struct diw_dgram_attr *attr, struct diw_dgram **d);

@@ -91,7 +91,7 @@ static int send_thinned(struct impair *im, const struct diw_dgram_burst *b, uint
 }
 
 /* Makes one super-buffer of the run, beginning with entry FROM. Returns its number of datagrams. */
-static int pack(struct impair *im, const struct diw_dgram_burst *b, int from, struct diw_dgram_burst *out)
+static int run_pack(struct impair *im, const struct diw_dgram_burst *b, int from, struct diw_dgram_burst *out)
 {
 	const struct diw_impair_line *l = &im->tx;
 	int room = IOV_MAX - (b ? b->niov : 1);     /* a datagram has no more pieces than its burst */
@@ -125,7 +125,7 @@ static int send_run(struct impair *im, const struct diw_dgram_burst *b, uint64_t
 
 	while (done < im->tx.nrun) {
 		struct diw_dgram_burst out;
-		int n = pack(im, b, done, &out);
+		int n = run_pack(im, b, done, &out);
 
 		if (im->lower->ops->send(im->lower, &out, 1, now) < 1)
 			break;
@@ -269,6 +269,7 @@ static int impair_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, ui
 	struct impair *im = impair_of(d);
 	int got = 0;
 
+	im->lower->reach = impair_is_idle(im) ? d->reach : NULL;
 	if (impair_is_idle(im))
 		return im->lower->ops->recv(im->lower, b, n, now);
 	send_due(im, now);

@@ -100,11 +100,11 @@ struct diw_link_up {
 	 * receives nothing meanwhile, and offers them again at the next poll. With reliable datagrams, only this peer
 	 * is held up. */
 	int (*rx)(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now);
-	/* ORDERED: the segment *SEG, of which the first DIW_LINK_MAX_HDR octets are at `data`, is being received.
+	/* The segment *SEG, of which at least the first DIW_LINK_MAX_HDR octets are at `data`, is being received.
 	 * Writes where its octets from FROM on belong, DIW_LINK_IOV entries at most, which are valid until this call
-	 * returns to the poll of the link. Returns their number. 0 and FROM is DIW_LINK_MAX_HDR: the link keeps all of
-	 * the segment for rx. 0 and FROM is more: the link drops the octets, and rx takes no more segments. NULL: the
-	 * link keeps all segments. */
+	 * returns to the poll of the link. Returns their number. 0: the link keeps all of the segment for rx. ORDERED:
+	 * the first question about a segment has FROM DIW_LINK_MAX_HDR; 0 at a later one: the link drops the octets,
+	 * and rx takes no more segments. NULL: the link keeps all segments. */
 	int (*reach)(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *seg, uint32_t from,
 		     struct iovec *iov, uint64_t now);
 	/* RELIABLE: no more segments will come. Fault 0 and errnum 0: the peer has ended the stream regularly;
@@ -129,9 +129,9 @@ struct diw_link_up {
 	 * these. NULL: no call. */
 	void (*room)(void *ctx, const struct diw_addr *peer);
 	/* Reliable datagrams: PEER has restarted or has given up this end (ECONNRESET), or was given up (ETIMEDOUT).
-	 * Its unfinished messages end, the requests to it get no answer, and it waits for no answers. ERRNUM 0: PEER
-	 * had forgotten this end. Then this holds for the requests that it has acknowledged. Called after `refused`,
-	 * within flush and poll. NULL: no call. */
+	 * The requests to it get no answer, and it waits for no answers. Unless it was given up, its unfinished
+	 * messages end. ERRNUM 0: PEER had forgotten this end. Then this holds for the requests that it has
+	 * acknowledged. Called after `refused`, within flush and poll. NULL: no call. */
 	void (*gone)(void *ctx, const struct diw_addr *peer, int errnum);
 };
 
@@ -221,6 +221,7 @@ struct diw_rd_cfg {
 	bool bare;                   /* segments to and from the own address have no CRC if both ends agree */
 	uint64_t (*clock)(void *clock_ctx);  /* reads the clock of `now`; NULL: `now` is exact */
 	void *clock_ctx;
+	uint64_t (*suspended)(void); /* how long that clock stood still, as the host was suspended; NULL: never does */
 };
 int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *cfg, const struct diw_link_up *up,
 		void *up_ctx, struct diw_link **l);

@@ -76,15 +76,36 @@ static void peers_sweep(struct rd *rd, uint32_t count, uint64_t now)
 	}
 }
 
+/* Suspensions of less than a second count when they make a second together. */
+void diw_rd_suspend_look(struct rd *rd, uint64_t now)
+{
+	uint64_t all = rd->cfg.suspended ? rd->cfg.suspended() : 0, grown = all - rd->suspended;
+
+	if (all < rd->suspended || grown < DIW_S)
+		return;
+	rd->woke_after = grown + (now - rd->woke < rd->cfg.idle_ns ? rd->woke_after : 0);
+	rd->woke = now;
+	rd->suspended = all;
+}
+
+static uint64_t sweep_pause(const struct rd *rd)
+{
+	return rd->cfg.idle_ns / 4 / SWEEP_PARTS;
+}
+
+static bool sweep_is_late(const struct rd *rd, uint64_t now)
+{
+	return now >= rd->sweep_at && now - rd->sweep_at >= sweep_pause(rd);
+}
+
 /* A process that did not run for long has not asked the peers that owe it answers. It does before the next search. */
 static void peers_sweep_due(struct rd *rd, uint64_t now)
 {
-	uint64_t pause = rd->cfg.idle_ns / 4 / SWEEP_PARTS;
-
-	rd->sweep_late = now - rd->sweep_at >= pause && !rd->sweep_late;
+	diw_rd_suspend_look(rd, now);
+	rd->sweep_late = sweep_is_late(rd, now) && !rd->sweep_late;
 	if (!rd->sweep_late)
 		peers_sweep(rd, rd->buckets / SWEEP_PARTS, now);
-	rd->sweep_at = rd->peers.used ? now + pause : DIW_NEVER;
+	rd->sweep_at = rd->peers.used ? now + sweep_pause(rd) : DIW_NEVER;
 }
 
 struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, bool announced, uint64_t now)
@@ -92,7 +113,7 @@ struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, bool
 	uint32_t most = announced ? rd->peers.cap - rd->peers.cap / OWN_SHARE : rd->peers.cap;
 	struct rd_peer *p = rd->peers.used < most ? diw_pool_get(&rd->peers) : NULL, **at;
 
-	if (!p) {
+	if (!p && !rd->sweep_late && !sweep_is_late(rd, now)) {
 		peers_sweep(rd, SWEEP_FULL, now);
 		p = rd->peers.used < most ? diw_pool_get(&rd->peers) : NULL;
 	}
@@ -106,7 +127,7 @@ struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, bool
 		.heard = now, .progress = now, .renewed = now };
 	diw_list_init(&p->stalled);
 	diw_rd_cc_init(&p->cc, diw_addr_same_host(&dest->addr, &rd->l.local), now);
-	rd->sweep_at = diw_min64(rd->sweep_at, now + rd->cfg.idle_ns / 4 / SWEEP_PARTS);
+	rd->sweep_at = diw_min64(rd->sweep_at, now + sweep_pause(rd));
 	*at = p;
 	return p;
 }
@@ -268,7 +289,7 @@ static void rd_rx_flow(struct rd *rd, struct rx_batch *b, const struct diw_addr 
 	p->bare |= seg->bare;                   /* an end that leaves CRCs out takes such datagrams, too */
 	if (h->kind == DIW_RD_DATA && p->receiving) {
 		b->in[b->n++] = (struct rd_rx){ h->seq, { .data = seg->data + len, .len = seg->len - len,
-							  .to = seg->to } };
+							  .to = seg->to, .placed = seg->placed } };
 		return;
 	}
 	rd->l.c->rd_stray += h->kind == DIW_RD_DATA;    /* its number is not announced: the association has no first */
@@ -289,8 +310,10 @@ static int rd_rx_from(void *ctx, const struct diw_addr *src, const struct diw_li
 		struct diw_rd_hdr h;
 		uint32_t len = diw_rd_hdr_decode(&h, segs[i].data, segs[i].len);
 
-		if (len && (h.kind != DIW_RD_DATA || h.flags & DIW_RD_NEW))
-			ack_take(rd);           /* it is of the association as it is now */
+		if (len && (h.kind != DIW_RD_DATA || h.flags & DIW_RD_NEW)) {
+			rx_batch_flush(rd, &b, now);    /* both are of the association as it is now */
+			ack_take(rd);
+		}
 		if (!len || segs[i].group)
 			rd->l.c->rd_malformed++;
 		else if (h.kind == DIW_RD_OPEN)
@@ -306,7 +329,10 @@ static int rd_rx_from(void *ctx, const struct diw_addr *src, const struct diw_li
 	return n;
 }
 
-static const struct diw_link_up rd_up = { .rx = rd_rx_from };
+static const struct diw_link_up rd_up = { .rx = rd_rx_from, .reach = diw_rd_rx_reach };
+
+_Static_assert(DIW_DGRAM_HEAD >= DIW_RD_HDR_MAX + DIW_LINK_MAX_HDR, "a datagram's head tells its place");
+_Static_assert(DIW_DGRAM_PLACES >= DIW_LINK_IOV, "a dgram takes the places of a segment");
 
 /* ---- The calls from above ---- */
 
@@ -323,8 +349,10 @@ static int rd_send(struct diw_link *l, const struct diw_dest *dst, const struct 
 		return 0;
 	}
 	p->dest = *dst;
-	if (!p->first)
+	if (!p->first) {
 		p->progress = now;
+		p->tries = 0;
+	}
 	for (; i < n && diw_rd_tx_take(rd, p, &segs[i]) == 0; i++)
 		rd->unpushed += SEGMENT_COST + segs[i].hdr_len + segs[i].len;
 	if (i < n)
@@ -387,6 +415,7 @@ static int rd_poll(struct diw_link *l, int budget, uint64_t now)
 		rd->blocked = false;
 		rd_run(rd, now);
 	}
+	diw_rd_wanting_tell(rd);
 	if (rd->flush)
 		rd->flush = rd->lower->ops->flush(rd->lower, now) != 0;
 	return n || !acked ? n : 1;
@@ -400,6 +429,8 @@ static uint64_t rd_deadline(struct diw_link *l)
 
 	if (rd->acker)
 		t = diw_min64(t, rd->ack_at + rd->cfg.ack_ns);
+	if (diw_rd_wanting_due(rd))
+		return DIW_DGRAM_AT_HAND;
 	return diw_min64(t, rd->lower->ops->deadline(rd->lower));
 }
 
@@ -544,6 +575,7 @@ int diw_rd_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_rd_cfg *c
 	rd->rng.state = diw_random();
 	while (!rd->cfg.epoch)
 		rd->cfg.epoch = (uint32_t)diw_random();
+	rd->suspended = cfg->suspended ? cfg->suspended() : 0;
 	rd->large_size = cfg->max_seg;
 	rd->period = rd->shares = 1;
 	rd->l = (struct diw_link){ .ops = &rd_ops, .dgram = d, .local = d->local, .up = up, .up_ctx = up_ctx,

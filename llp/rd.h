@@ -146,6 +146,8 @@ struct rd {
 	struct diw_pool peers, small, large, held;
 	uint32_t large_size;
 	uint64_t sweep_at;           /* time of the next search for idle peers */
+	uint64_t suspended;          /* cfg.suspended() when it was last seen to have grown */
+	uint64_t woke, woke_after;   /* when that was, and by how much */
 	uint32_t hand;               /* the bucket at which it begins */
 	uint32_t period, senders[2]; /* senders: peers that sent segments in this period, and in the one before */
 	uint64_t period_from;
@@ -176,6 +178,8 @@ static inline uint32_t rd_us(uint64_t now) { return (uint32_t)(now / DIW_US); }
 struct rd_peer *diw_rd_peer_find(const struct rd *rd, const struct diw_addr *addr);
 /* NULL: no room. ANNOUNCED: a datagram of the peer announced it. */
 struct rd_peer *diw_rd_peer_add(struct rd *rd, const struct diw_dest *dest, bool announced, uint64_t now);
+/* Looks whether the host was suspended since the last look. */
+void diw_rd_suspend_look(struct rd *rd, uint64_t now);
 /* Tells the layer above. */
 void diw_rd_peer_gone(struct rd *rd, const struct rd_peer *p, int errnum);
 /* Sends one header, with LEN octets of BODY behind it, which is not retransmitted. */
@@ -196,8 +200,11 @@ void diw_rd_stalled_remove(struct rd *rd, struct rd_peer *p);
 struct rd_peer *diw_rd_stalled_take(struct rd *rd);            /* NULL: none */
 bool diw_rd_slot_allowed(const struct rd *rd, const struct rd_peer *p);
 void diw_rd_slot_wanted(struct rd *rd, struct rd_peer *p);
-void diw_rd_slots_freed(struct rd *rd, struct rd_peer *p);       /* slots of P are free: tells the peers that wait for
-								  * one */
+void diw_rd_slots_freed(struct rd *rd, struct rd_peer *p);       /* slots of P are free: P may have one more */
+/* Tells as many of the peers that wait for a first slot as there are slots. If one of them has nothing to send, the
+ * next poll tells another. */
+void diw_rd_wanting_tell(struct rd *rd);
+bool diw_rd_wanting_due(const struct rd *rd);
 
 /* ---- rd_open.c ---- */
 void diw_rd_open_begin(struct rd *rd, struct rd_peer *p, uint64_t now);
@@ -205,6 +212,8 @@ void diw_rd_open_again(struct rd *rd, struct rd_peer *p, uint64_t now);
 void diw_rd_open_came(struct rd *rd, const struct diw_addr *src, const struct diw_rd_hdr *h, uint64_t now);
 void diw_rd_grant_came(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now);
 void diw_rd_reset_came(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now);
+/* Whether a datagram of P (NULL: unknown) with this tag is of the association. */
+bool diw_rd_tag_is_good(const struct rd *rd, const struct rd_peer *p, uint32_t tag, uint64_t now);
 /* The peer that a datagram with this tag is from. NULL: unknown, and a RESET was sent. */
 struct rd_peer *diw_rd_peer_of(struct rd *rd, const struct diw_addr *src, const struct diw_rd_hdr *h, uint64_t now);
 
@@ -226,6 +235,9 @@ uint64_t diw_rd_tx_due(const struct rd *rd, const struct rd_peer *p);
 struct rd_rx { uint32_t seq; struct diw_link_rxseg seg; };
 void diw_rd_rx_burst(struct rd *rd, struct rd_peer *p, const struct rd_rx *in, uint32_t n, uint64_t now);
 void diw_rd_rx_deliver(struct rd *rd, struct rd_peer *p, uint64_t now);
+/* `reach` of struct diw_link_up, for the link below. */
+int diw_rd_rx_reach(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *seg, uint32_t from,
+		    struct iovec *iov, uint64_t now);
 void diw_rd_rx_forget(struct rd *rd, struct rd_peer *p);
 void diw_rd_ack_send(struct rd *rd, struct rd_peer *p, bool ask, uint64_t now);
 void diw_rd_ack_fill(struct rd *rd, struct rd_peer *p, struct diw_rd_hdr *h);

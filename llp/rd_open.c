@@ -3,8 +3,9 @@
  * Associations of reliable datagrams: docs/ud-profile.md section 18.3.
  *
  * A datagram carries the tag that its receiver gave to its sender. A tag is a keyed hash of the sender's address, its
- * epoch and the time. So the answer to an OPEN needs no memory. A peer gets memory only after it has received at its
- * address. An announcement that another host repeats later is refused.
+ * epoch, the epoch that the receiver knows at that address, and the time. So the answer to an OPEN needs no memory. A
+ * peer gets memory only after it has received at its address. An announcement that another host repeats later, or after
+ * the peer's process has restarted, is refused.
  */
 #include <errno.h>
 
@@ -19,21 +20,30 @@ static uint64_t tag_slot(const struct rd *rd, uint64_t now)
 	return now / rd->cfg.dead_ns;
 }
 
-static uint32_t tag_of(const struct rd *rd, const struct diw_addr *addr, uint32_t epoch, uint64_t slot)
+/* KNOWN: the epoch that this end knew at ADDR when it gave the tag; 0: none. */
+static uint32_t tag_of(const struct rd *rd, const struct diw_addr *addr, uint32_t epoch, uint32_t known, uint64_t slot)
 {
-	uint8_t in[sizeof *addr + 12];
+	uint8_t in[sizeof *addr + 16];
 
 	memcpy(in, addr, sizeof *addr);
 	diw_put32(in + sizeof *addr, epoch);
-	diw_put64(in + sizeof *addr + 4, slot);
+	diw_put32(in + sizeof *addr + 4, known);
+	diw_put64(in + sizeof *addr + 8, slot);
 	return (uint32_t)diw_siphash(rd->key, in, sizeof in);
 }
 
-static bool tag_is_fresh(const struct rd *rd, const struct diw_addr *addr, uint32_t epoch, uint32_t tag, uint64_t now)
+static bool tag_is_fresh(const struct rd *rd, const struct diw_addr *addr, uint32_t epoch, uint32_t known, uint32_t tag,
+			 uint64_t now)
 {
 	uint64_t slot = tag_slot(rd, now);
 
-	return tag == tag_of(rd, addr, epoch, slot) || tag == tag_of(rd, addr, epoch, slot - 1);
+	return tag == tag_of(rd, addr, epoch, known, slot) || tag == tag_of(rd, addr, epoch, known, slot - 1);
+}
+
+/* The epoch that this end knows at the address of P, which may be NULL; 0: none. */
+static uint32_t epoch_known(const struct rd_peer *p)
+{
+	return p && p->known ? p->epoch : 0;
 }
 
 void diw_rd_open_again(struct rd *rd, struct rd_peer *p, uint64_t now)
@@ -51,8 +61,11 @@ void diw_rd_open_begin(struct rd *rd, struct rd_peer *p, uint64_t now)
 {
 	p->phase = RD_PEER_OPENING;
 	p->nonce = (uint32_t)diw_rng_next(&rd->rng);
-	p->open_tries = p->tries = 0;
-	p->progress = now;
+	p->open_tries = 0;
+	if (!p->first) {                        /* otherwise an answer has been due since then */
+		p->tries = 0;
+		p->progress = now;
+	}
 	diw_rd_open_again(rd, p, now);
 	diw_rd_timer_set(rd, p, p->open_at);
 }
@@ -68,8 +81,8 @@ void diw_rd_open_came(struct rd *rd, const struct diw_addr *src, const struct di
 	struct rd_peer *p = diw_rd_peer_find(rd, src);
 	struct diw_rd_hdr grant = { .kind = DIW_RD_GRANT, .flags = DIW_RD_ECHOES, .tag = h->seq,
 		.window = open_is_bare(rd, src) ? DIW_RD_BARE : 0,
-		.time = rd_us(now), .echo = h->time, .my_tag = tag_of(rd, src, h->my_epoch, tag_slot(rd, now)),
-		.my_epoch = rd->cfg.epoch };
+		.time = rd_us(now), .echo = h->time,
+		.my_tag = tag_of(rd, src, h->my_epoch, epoch_known(p), tag_slot(rd, now)), .my_epoch = rd->cfg.epoch };
 
 	if (p && p->known && p->receiving && p->epoch == h->my_epoch) {
 		grant.flags |= DIW_RD_ACKS;
@@ -112,7 +125,7 @@ static void peer_meet(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr 
 		peer_restarted(rd, p);
 	if (!p->known || p->epoch != epoch) {
 		p->bare = false;
-		p->my_tag = tag_of(rd, &p->dest.addr, epoch, tag_slot(rd, now));
+		p->my_tag = tag_of(rd, &p->dest.addr, epoch, epoch, tag_slot(rd, now));
 		p->met = p->renewed = now;
 	}
 	p->reset &= p->known && p->epoch == epoch;
@@ -122,9 +135,11 @@ static void peer_meet(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr 
 	p->heard = now;
 }
 
-static bool tag_is_good(const struct rd *rd, const struct rd_peer *p, uint32_t tag, uint64_t now)
+/* The process with P's epoch may have got its tag before this end knew that epoch. */
+bool diw_rd_tag_is_good(const struct rd *rd, const struct rd_peer *p, uint32_t tag, uint64_t now)
 {
-	return p && p->known && (tag == p->my_tag || tag_is_fresh(rd, &p->dest.addr, p->epoch, tag, now));
+	return p && p->known && (tag == p->my_tag || tag_is_fresh(rd, &p->dest.addr, p->epoch, p->epoch, tag, now) ||
+				 tag_is_fresh(rd, &p->dest.addr, p->epoch, p->epoch_before, tag, now));
 }
 
 /* The peer's tag is known: sends from the first segment that is not acknowledged. */
@@ -140,16 +155,21 @@ static void peer_ready(struct rd *rd, struct rd_peer *p, uint64_t now)
 		s->lost = true;
 	}
 	p->timer = DIW_NEVER;
-	p->progress = now;
-	p->backoff = p->tries = 0;
+	p->backoff = 0;
 	diw_rd_timer_set(rd, p, now);
 }
 
 /* Whether P may have taken a segment that is not acknowledged, and have forgotten it since. P forgets nothing within
- * the idle time. */
-static bool sent_is_old(const struct rd *rd, const struct rd_peer *p, uint64_t now)
+ * the idle time. This end's clock stood still while its host was suspended. */
+static bool sent_is_old(struct rd *rd, const struct rd_peer *p, uint64_t now)
 {
-	return p->first && p->first != p->unsent && now - p->first->began >= rd->cfg.idle_ns / 2;
+	uint64_t age;
+
+	if (!p->first || p->first == p->unsent)
+		return false;
+	diw_rd_suspend_look(rd, now);
+	age = now - p->first->began + (p->first->began <= rd->woke ? rd->woke_after : 0);
+	return age >= rd->cfg.idle_ns / 2;
 }
 
 /* Asks P whether it has forgotten such a segment. */
@@ -168,6 +188,9 @@ void diw_rd_grant_came(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr
 	if (!(h->flags & DIW_RD_ACKS) && h->my_epoch == p->epoch && sent_is_old(rd, p, now))
 		diw_rd_tx_fail(rd, p, ECONNRESET);
 	peer_meet(rd, p, h, now);
+	p->reset &= !(h->flags & DIW_RD_ACKS);  /* with ACKS, P has not forgotten this end */
+	p->tries = 0;                           /* the nonce is new; a RESET or an announcement may be old */
+	p->progress = now;
 	p->bare = h->window & DIW_RD_BARE && open_is_bare(rd, &p->dest.addr);
 	peer_ready(rd, p, now);
 }
@@ -206,23 +229,26 @@ static void announce_again(struct rd_peer *p)
  * it has got a refusal, or it had forgotten this end. */
 static void numbers_missing(struct rd *rd, struct rd_peer *p, const struct diw_rd_hdr *h, uint64_t now)
 {
+	struct diw_rd_hdr ack = *h;
+
 	p->renewed = now;
-	if (p->reset || !(h->flags & DIW_RD_ACKS))
-		diw_rd_peer_gone(rd, p, 0);
-	else if (!p->refused || h->first - p->expect > RD_REFUSED_MOST)
-		diw_rd_peer_gone(rd, p, ECONNRESET);
+	if (p->refused && h->first - p->expect <= RD_REFUSED_MOST)
+		return;
+	/* A RESET may be an old one. P may have given up the answers to what it acknowledges here: not to the rest. */
+	ack.window = 0;
+	if (h->flags & DIW_RD_ACKS)
+		diw_rd_tx_acked(rd, p, &ack, NULL, 0, 0, now);
+	diw_rd_peer_gone(rd, p, p->reset || !(h->flags & DIW_RD_ACKS) ? 0 : ECONNRESET);
 }
 
 /* Handles an announcement with a valid tag: its sender may get memory. */
 static struct rd_peer *peer_announced(struct rd *rd, struct rd_peer *p, const struct diw_addr *src,
 				      const struct diw_rd_hdr *h, uint64_t now)
 {
-	if (p && p->known && h->my_epoch == p->epoch_before && tag_slot(rd, now) <= tag_slot(rd, p->met) + 1) {
-		rd->l.c->rd_stray++;
-		return NULL;
-	}
-	if (!(p && h->my_epoch == p->epoch && tag_is_good(rd, p, h->tag, now)) &&
-	    !tag_is_fresh(rd, src, h->my_epoch, h->tag, now)) {
+	uint32_t known = epoch_known(p);
+
+	if (known == h->my_epoch ? !diw_rd_tag_is_good(rd, p, h->tag, now) :
+				   !tag_is_fresh(rd, src, h->my_epoch, known, h->tag, now)) {
 		rd->l.c->rd_stray++;
 		reset_send(rd, src, h->tag, now);
 		return NULL;
@@ -258,7 +284,7 @@ struct rd_peer *diw_rd_peer_of(struct rd *rd, const struct diw_addr *src, const 
 
 	if (h->flags & DIW_RD_NEW) {
 		p = peer_announced(rd, p, src, h, now);
-	} else if (!tag_is_good(rd, p, h->tag, now)) {
+	} else if (!diw_rd_tag_is_good(rd, p, h->tag, now)) {
 		reset_send(rd, src, h->tag, now);       /* the sender drops the RESET unless it still uses that tag */
 		rd->l.c->rd_stray++;
 		p = NULL;

@@ -91,13 +91,21 @@ static void room_tell(struct rd *rd, struct rd_peer *p)
 
 void diw_rd_slots_freed(struct rd *rd, struct rd_peer *p)
 {
-	struct rd_peer *other;
+	if (p->wants && !p->queued)             /* behind those that have waited longer */
+		diw_rd_queue_add(rd, RD_WANTING, p);
+	else if (p->wants && diw_rd_slot_allowed(rd, p))
+		room_tell(rd, p);
+}
 
-	if (rd->queued == rd->cfg.slots)
-		return;
-	while ((other = diw_rd_queue_take(rd, RD_WANTING)))     /* all of them: one that is told may have nothing to
-								 * send */
-		room_tell(rd, other);
-	if (p->wants && diw_rd_slot_allowed(rd, p))
+bool diw_rd_wanting_due(const struct rd *rd)
+{
+	return rd->queue[RD_WANTING].n && rd->queued < rd->cfg.slots;
+}
+
+void diw_rd_wanting_tell(struct rd *rd)
+{
+	struct rd_peer *p;
+
+	for (uint32_t left = rd->cfg.slots - rd->queued; left && (p = diw_rd_queue_take(rd, RD_WANTING)); left--)
 		room_tell(rd, p);
 }

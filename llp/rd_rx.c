@@ -85,7 +85,8 @@ void diw_rd_rx_forget(struct rd *rd, struct rd_peer *p)
 	p->ack_now = p->echoes = false;
 }
 
-static void held_put(struct rd *rd, struct rd_peer *p, uint32_t seq, const uint8_t *data, uint32_t len)
+/* Nothing holds a segment that is in place, so it must be sent again. */
+static void held_put(struct rd *rd, struct rd_peer *p, uint32_t seq, const struct diw_link_rxseg *seg)
 {
 	struct rd_held **at = &p->held, *e;
 
@@ -97,13 +98,13 @@ static void held_put(struct rd *rd, struct rd_peer *p, uint32_t seq, const uint8
 		rd->l.c->rd_duplicates++;
 		return;
 	}
-	e = len <= rd->large_size ? diw_pool_get(&rd->held) : NULL;
+	e = seg->len <= rd->large_size && !seg->placed ? diw_pool_get(&rd->held) : NULL;
 	if (!e) {
 		rd->l.c->rd_held_full++;
 		return;
 	}
-	*e = (struct rd_held){ .next = *at, .seq = seq, .len = len };
-	memcpy(e->data, data, len);
+	*e = (struct rd_held){ .next = *at, .seq = seq, .len = seg->len };
+	memcpy(e->data, seg->data, seg->len);
 	*at = e;
 	if (!e->next)
 		p->held_last = e;
@@ -127,7 +128,7 @@ static void run_deliver(struct rd *rd, struct rd_peer *p, const struct diw_link_
 
 	p->expect += (uint32_t)taken;
 	for (int i = taken; i < n && !p->refused; i++)
-		held_put(rd, p, p->expect + (uint32_t)(i - taken), segs[i].data, segs[i].len);
+		held_put(rd, p, p->expect + (uint32_t)(i - taken), &segs[i]);
 }
 
 void diw_rd_rx_deliver(struct rd *rd, struct rd_peer *p, uint64_t now)
@@ -197,12 +198,32 @@ void diw_rd_rx_burst(struct rd *rd, struct rd_peer *p, const struct rd_rx *in, u
 			continue;
 		}
 		p->ack_now = true;                      /* out of order: the sender needs to know */
-		held_put(rd, p, seq, in[i].seg.data, in[i].seg.len);
+		held_put(rd, p, seq, &in[i].seg);
 	}
 	if (nrun)
 		run_deliver(rd, p, run, nrun, now);
 	diw_rd_rx_deliver(rd, p, now);
 	ack_later(rd, p, n, now);
+}
+
+/* ---- The place of a segment that is being received ---- */
+
+/* Only the next segment in order has a place. It has no CRC, or its peer has sent segments without CRC. */
+int diw_rd_rx_reach(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *seg, uint32_t from,
+		    struct iovec *iov, uint64_t now)
+{
+	struct rd *rd = ctx;
+	struct diw_rd_hdr h;
+	uint32_t len = diw_rd_hdr_decode(&h, seg->data, seg->len);
+	const struct rd_peer *p = len ? diw_rd_peer_find(rd, src) : NULL;
+	struct diw_link_rxseg inner = { .data = seg->data + len, .len = seg->len - len };
+
+	if (!p || !rd->l.up->reach || h.kind != DIW_RD_DATA || h.flags & DIW_RD_NEW)
+		return 0;
+	if (h.seq != p->expect || !p->receiving || p->refused || p->held || !(p->bare || seg->bare) ||
+	    !diw_rd_tag_is_good(rd, p, h.tag, now))
+		return 0;
+	return rd->l.up->reach(rd->l.up_ctx, &p->dest.addr, &inner, from - len, iov, now);
 }
 
 /* ---- Acknowledgements ---- */

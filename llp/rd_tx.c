@@ -392,7 +392,7 @@ void diw_rd_tx_timer(struct rd *rd, struct rd_peer *p, uint64_t now)
 {
 	if (p->phase == RD_PEER_OPENING && now >= p->open_at) {
 		try_count(rd, p);
-		if (tx_gives_up(rd, p, p->progress, now)) {
+		if (tx_gives_up(rd, p, diw_max64(p->progress, p->reached), now)) {
 			rd->l.c->rd_dead++;
 			p->phase = RD_PEER_IDLE;
 			diw_rd_tx_fail(rd, p, ETIMEDOUT);

@@ -52,6 +52,7 @@ struct seal {
 	struct diw_dgram_burst rest;
 	const uint8_t *rest_at;
 	bool rest_own;               /* its datagrams may have no CRC */
+	struct diw_dgram_reach reach;        /* of the datagram in `rest` */
 	struct diw_link_rxseg kept[RX_BATCH];        /* the offered segments in front of `rest`, in order */
 	int nkept;
 
@@ -286,7 +287,7 @@ static void datagram_dropped(struct seal *s, const uint8_t *p, uint32_t len, con
 		      diw_addr_ip_str(&s->rest.peer.addr, ip), s->rest.peer.addr.port, len, reason);
 }
 
-static bool intact(struct seal *s, const uint8_t *p, uint32_t len, uint64_t now)
+static bool segment_is_intact(struct seal *s, const uint8_t *p, uint32_t len, uint64_t now)
 {
 	if (len < MIN_SEG + DIW_SEAL_LEN) {
 		s->l.c->rx_short++;
@@ -301,13 +302,32 @@ static bool intact(struct seal *s, const uint8_t *p, uint32_t len, uint64_t now)
 }
 
 /* Returns false if not all N segments were taken. Those that were not are kept. */
-static bool offer(struct seal *s, const struct diw_link_rxseg *segs, int n, uint64_t now)
+static bool segments_offer(struct seal *s, const struct diw_link_rxseg *segs, int n, uint64_t now)
 {
 	int taken = s->l.up->rx(s->l.up_ctx, &s->rest.peer.addr, segs, n, now);
 
 	s->nkept = n - taken;
 	memmove(s->kept, segs + taken, (size_t)s->nkept * sizeof *segs);
 	return s->nkept == 0;
+}
+
+/* Asked before the datagram is read. `bare`: it has no CRC; otherwise it may have none. */
+static int seal_reach(struct diw_dgram_reach *r, const struct diw_addr *src, const uint8_t *head, uint32_t len,
+		      uint64_t now)
+{
+	const struct seal *s = diw_container(r, struct seal, reach);
+	const struct diw_link_rxseg seg = { .data = head, .len = len - DIW_SEAL_LEN,
+					    .bare = s->d->ops->bare && s->d->ops->bare(s->d, src) };
+
+	if (!seg.bare && !(s->l.takes_bare && s->d->ops->own && s->d->ops->own(s->d, src)))
+		return 0;
+	return s->l.up->reach(s->l.up_ctx, src, &seg, DIW_DGRAM_HEAD, r->place, now);
+}
+
+/* Whether the datagram P in `rest`, part of which is in place, has no CRC. */
+static bool placed_is_open(const struct seal *s, const uint8_t *p)
+{
+	return s->rest_own && diw_seal_value(p, s->rest.len - s->reach.placed) == s->rest.len;
 }
 
 /* Cuts the burst, checks every segment, and hands up the intact ones. False: some of them wait. */
@@ -320,14 +340,15 @@ static bool rx_rest(struct seal *s, uint64_t now)
 		uint32_t len = b->len < b->seg ? b->len : b->seg;
 		const uint8_t *p = s->rest_at;
 
-		if (intact(s, p, len, now))
+		if (s->reach.placed || segment_is_intact(s, p, len, now))
 			s->kept[n++] = (struct diw_link_rxseg){ .data = p, .len = len - DIW_SEAL_LEN,
-				.group = b->group, .bare = s->rest_own && diw_seal_is_open(p, len),
+				.group = b->group, .placed = s->reach.placed,
+				.bare = s->rest_own && (s->reach.placed || diw_seal_is_open(p, len)),
 				.to = b->to.port ? &b->to : NULL };
 		s->rest_at += len;
 		b->len -= len;
 		if (n == RX_BATCH || (n && !b->len)) {
-			if (!offer(s, s->kept, n, now))
+			if (!segments_offer(s, s->kept, n, now))
 				return false;
 			n = 0;
 		}
@@ -340,10 +361,18 @@ static void rx_begin(struct seal *s, const struct diw_dgram_burst *b, uint64_t n
 	s->rest = *b;
 	s->rest_at = b->iov->iov_base;
 	s->rest_own = s->l.takes_bare && s->d->ops->own && s->d->ops->own(s->d, &b->peer.addr);
+	if (s->reach.placed && !b->bare && !placed_is_open(s, s->rest_at))
+		diw_dgram_unplace(&s->reach, b->iov->iov_base, b->len);
 	if (b->len)
 		return;
 	s->l.c->rx_short++;
 	datagram_dropped(s, s->rest_at, 0, "rx_short", now);
+}
+
+static bool burst_recv(struct seal *s, struct diw_dgram_burst *b, uint64_t now)
+{
+	s->reach.placed = 0;
+	return s->d->ops->recv(s->d, b, 1, now) == 1;
 }
 
 static int seal_poll(struct diw_link *l, int budget, uint64_t now)
@@ -353,9 +382,9 @@ static int seal_poll(struct diw_link *l, int budget, uint64_t now)
 	bool goes_on = s->nkept || s->rest.len;
 	int n = 0;
 
-	if (s->nkept && !offer(s, s->kept, s->nkept, now))
+	if (s->nkept && !segments_offer(s, s->kept, s->nkept, now))
 		return 0;
-	while (n < budget && (goes_on || s->d->ops->recv(s->d, &b, 1, now) == 1)) {
+	while (n < budget && (goes_on || burst_recv(s, &b, now))) {
 		if (!goes_on)
 			rx_begin(s, &b, now);
 		goes_on = false;
@@ -423,6 +452,8 @@ int diw_seal_open(struct diw_dgram *d, uint32_t mulpdu, const struct diw_link_up
 	s->l = (struct diw_link){ .ops = &seal_ops, .dgram = d, .local = d->local, .up = up, .up_ctx = up_ctx,
 				  .c = d->c };
 	s->d = d;
+	s->reach.ask = seal_reach;
+	d->reach = up->reach ? &s->reach : NULL;
 	s->mulpdu = mulpdu < DIW_DGRAM_MAX - DIW_SEAL_LEN ? mulpdu : DIW_DGRAM_MAX - DIW_SEAL_LEN;
 	s->open.iov = s->pieces;
 	s->sender.refused = seal_refused;

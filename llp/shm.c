@@ -20,6 +20,7 @@
 /* A ring that stays full for so long has a reader that does not read. Its datagrams take the wire, where the kernel
  * drops what is too much, so that other destinations need not wait for it. */
 #define STALL_NS DIW_MS
+#define PLACE_MIN 4096u              /* octets of a datagram whose place is asked for */
 
 static struct diw_shm *shm_of(struct diw_dgram *d)
 {
@@ -185,11 +186,36 @@ static int shm_wire_recv(struct diw_shm *s, struct diw_dgram_burst *b, uint64_t 
 	return 0;
 }
 
+/* Copies the super-buffer that was found. A large datagram may go to its place: the head that told it is the one that
+ * goes up. */
+static void record_receive(struct diw_shm *s, struct diw_shm_pair *p, uint32_t len, uint32_t seg, uint64_t now)
+{
+	struct diw_dgram_reach *r = s->d.reach;
+	uint32_t at = 0;
+	int n = 0;
+
+	if (r && len == seg && len >= PLACE_MIN) {
+		at = DIW_DGRAM_HEAD;
+		diw_shm_copy(&p->rx, 0, s->rx_buf, at);
+		n = r->ask(r, &p->peer, s->rx_buf, len, now);
+	}
+	for (int i = 0; i < n; i++) {
+		uint32_t left = len - at, part = r->place[i].iov_len < left ? (uint32_t)r->place[i].iov_len : left;
+
+		diw_shm_copy(&p->rx, at, r->place[i].iov_base, part);
+		r->placed += part;
+		at += part;
+	}
+	s->d.c->rx_in_place += n > 0;
+	diw_shm_copy(&p->rx, at, s->rx_buf + (n > 0 ? DIW_DGRAM_HEAD : at), len - at);
+	diw_shm_drop(&p->rx);
+}
+
 /* The next burst of a ring. 0: there is none. */
 static int pair_recv(struct diw_shm *s, struct diw_shm_pair *p, struct diw_dgram_burst *b, uint64_t now)
 {
 	struct diw_counters *c = s->d.c;
-	int rc = diw_shm_get(&p->rx, s->rx_buf, &b->len, &b->seg);
+	int rc = diw_shm_look(&p->rx, &b->len, &b->seg);
 	uint32_t n;
 
 	if (rc < 0) {
@@ -202,6 +228,7 @@ static int pair_recv(struct diw_shm *s, struct diw_shm_pair *p, struct diw_dgram
 			diw_shm_pair_free(p, now);
 		return 0;
 	}
+	record_receive(s, p, b->len, b->seg, now);
 	n = (b->len + b->seg - 1) / b->seg;
 	c->rx_bursts++;
 	c->rx_datagrams += n;

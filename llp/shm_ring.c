@@ -102,7 +102,7 @@ static bool record_is(const struct record *r, const struct diw_shm_rx *rx, uint6
 }
 
 /* The compiler must not read the word again: it may be another one then. */
-static uint32_t once(const uint32_t *shared)
+static uint32_t word_read_once(const uint32_t *shared)
 {
 	return *(const volatile uint32_t *)shared;
 }
@@ -112,7 +112,7 @@ bool diw_shm_has(const struct diw_shm_rx *rx)
 	return atomic_load(&record_at(rx->ring, rx->head)->mark) == rx->key + rx->head;
 }
 
-int diw_shm_get(struct diw_shm_rx *rx, uint8_t *buf, uint32_t *len, uint32_t *seg)
+int diw_shm_look(struct diw_shm_rx *rx, uint32_t *len, uint32_t *seg)
 {
 	uint64_t at = rx->head;
 	const struct record *r = record_at(rx->ring, at);
@@ -120,20 +120,29 @@ int diw_shm_get(struct diw_shm_rx *rx, uint8_t *buf, uint32_t *len, uint32_t *se
 
 	if (!record_is(r, rx, at))
 		return 0;
-	n = once(&r->len);
+	n = word_read_once(&r->len);
 	if (n == SKIP) {
 		at += DIW_SHM_RING - at % DIW_SHM_RING;
 		r = record_at(rx->ring, at);
-		n = record_is(r, rx, at) ? once(&r->len) : 0;
+		n = record_is(r, rx, at) ? word_read_once(&r->len) : 0;
 	}
-	each = once(&r->seg);
+	each = word_read_once(&r->seg);
 	if (!n || n > DIW_DGRAM_MAX || record_skip(at, record_octets(n)) || !each || each > n ||
 	    (n - 1) / each >= DIW_DGRAM_MAX_SEGS)
 		return -EPROTO;
-	memcpy(buf, r + 1, n);
-	*len = n;
+	rx->at = at;
+	rx->len = *len = n;
 	*seg = each;
-	rx->head = at + record_octets(n);
-	atomic_store_explicit(&rx->ring->head, rx->head, memory_order_release);
 	return 1;
+}
+
+void diw_shm_copy(const struct diw_shm_rx *rx, uint32_t from, void *to, uint32_t len)
+{
+	memcpy(to, (const uint8_t *)(record_at(rx->ring, rx->at) + 1) + from, len);
+}
+
+void diw_shm_drop(struct diw_shm_rx *rx)
+{
+	rx->head = rx->at + record_octets(rx->len);
+	atomic_store_explicit(&rx->ring->head, rx->head, memory_order_release);
 }

@@ -35,6 +35,8 @@ struct diw_shm_tx {
 struct diw_shm_rx {
 	struct diw_shm_ring *ring;
 	uint64_t key, head;
+	uint64_t at;                 /* after a look: the record's position, and the octets of its super-buffer */
+	uint32_t len;
 };
 
 /* Both ends begin with a ring that one of them has made of a memory of zeros. */
@@ -46,9 +48,13 @@ void diw_shm_ring_begin(struct diw_shm_ring *write, struct diw_shm_tx *tx, struc
 int diw_shm_put(struct diw_shm_tx *tx, const struct diw_dgram_burst *b);
 /* After a put: the reader sleeps, and this end is to wake it. */
 bool diw_shm_wants_wake(struct diw_shm_tx *tx);
-/* Copies the oldest super-buffer to BUF, of DIW_DGRAM_MAX octets. 1; 0: there is none. -EPROTO: no such record can
- * be. */
-int diw_shm_get(struct diw_shm_rx *rx, uint8_t *buf, uint32_t *len, uint32_t *seg);
+/* Looks for the oldest super-buffer. 1: its length and the size of its datagrams; 0: there is none. -EPROTO: no such
+ * record can be. */
+int diw_shm_look(struct diw_shm_rx *rx, uint32_t *len, uint32_t *seg);
+/* After a look: copies LEN octets of the super-buffer, from FROM on. The writer may change them at any time. */
+void diw_shm_copy(const struct diw_shm_rx *rx, uint32_t from, void *to, uint32_t len);
+/* After a look: removes the super-buffer. */
+void diw_shm_drop(struct diw_shm_rx *rx);
 bool diw_shm_has(const struct diw_shm_rx *rx);
 /* The reader is about to sleep, or is awake. */
 static inline void diw_shm_sleeps(struct diw_shm_rx *rx, bool asleep)

@@ -40,6 +40,12 @@ static ssize_t rx_read(struct diw_udp *u, int fd, const struct diw_udp_reads *r)
 {
 	bool named = fd != u->hot_fd || u->hot_named;
 
+	if (diw_udp_place_due(u)) {
+		ssize_t n = diw_udp_place(u, fd, named);
+
+		if (n != 0)
+			return n;
+	}
 	u->rx.msg_name = named ? &u->rx_name : NULL;
 	u->rx.msg_namelen = named ? sizeof u->rx_name : 0;
 	if (r->plain) {
@@ -49,7 +55,7 @@ static ssize_t rx_read(struct diw_udp *u, int fd, const struct diw_udp_reads *r)
 					named ? &u->rx.msg_namelen : NULL);
 	}
 	u->rx.msg_controllen = sizeof u->rx_control;
-	return diw_sys_recvmsg(fd, &u->rx);
+	return diw_sys_recvmsg(fd, &u->rx, 0);
 }
 
 /* FD has no GRO from now on, unless a datagram is queued: it may be a super-buffer. An ICMP message that makes the look
@@ -156,6 +162,7 @@ static int udp_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint6
 	if (len < 0)
 		return 0;
 	diw_udp_rx_burst(u, b, u->rx_buf, (uint32_t)len);
+	diw_udp_place_learn(u, b->seg);
 	return 1;
 }
 

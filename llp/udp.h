@@ -85,6 +85,9 @@ struct diw_udp {
 	bool rx_owed;                /* the other socket is the first to be read */
 	uint64_t rx_ns, rx_other_ns; /* the last read; the last one of the other socket */
 	uint64_t rx_both_until;      /* both are read every time */
+	bool rx_large;               /* the last datagram was worth a look before it is read */
+	uint32_t rx_wholes, rx_in_vain;      /* datagrams to come that are read without a look; that many after the next
+				      * look that finds no place */
 	struct msghdr rx;            /* the last message: its name, or none from the hot peer, and its control
 				      * messages */
 	struct iovec rx_iov, rx_burst;
@@ -132,11 +135,21 @@ void diw_udp_rx_burst(struct diw_udp *u, struct diw_dgram_burst *b, void *data, 
 int diw_udp_rx_given(struct diw_udp *u, struct diw_dgram_burst *b);       /* returns 1 */
 void diw_udp_rx_error(struct diw_udp *u, int err, bool hot);
 
+/* ---- Datagrams that are received in place (llp/udp_place.c) ---- */
+
+/* Whether the next datagram may be received in place. */
+bool diw_udp_place_due(const struct diw_udp *u);
+/* Receives the next datagram of FD, which u->rx describes afterwards, if it has a place. The result is recvmsg(2)'s; 0:
+ * it has no place, and is still there. NAMED: u->rx has its source. */
+ssize_t diw_udp_place(struct diw_udp *u, int fd, bool named);
+/* A datagram, or several of SEG octets, were received. */
+void diw_udp_place_learn(struct diw_udp *u, uint32_t seg);
+
 /* ---- System calls on non-blocking sockets (llp/udp_sys.c) ---- */
 
 ssize_t diw_sys_sendmsg(int fd, const struct msghdr *m);
 ssize_t diw_sys_sendto(int fd, const void *buf, size_t len, const struct sockaddr *to, socklen_t tolen);
-ssize_t diw_sys_recvmsg(int fd, struct msghdr *m);
+ssize_t diw_sys_recvmsg(int fd, struct msghdr *m, int flags);
 ssize_t diw_sys_recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *from, socklen_t *fromlen);
 ssize_t diw_sys_errmsg(int fd, struct msghdr *m);        /* reads the error queue */
 

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "llp/udp.h"
 
-#define LOOKS 32                     /* messages read in a call; a remaining one makes another call fail */
+#define ERR_LOOKS 32                 /* messages read in a call; a remaining one makes another call fail */
 #define TELL_NS (100 * DIW_MS)
 
 static const struct sock_extended_err *error_of(struct msghdr *m)
@@ -26,7 +26,7 @@ static const struct sock_extended_err *error_of(struct msghdr *m)
 	return NULL;
 }
 
-static void unreachable(struct diw_udp *u, const struct diw_addr *peer, int errnum)
+static void peer_unreachable(struct diw_udp *u, const struct diw_addr *peer, int errnum)
 {
 	u->d.c->tx_error++;
 	if (u->d.state->tx_errno || u->now < u->icmp_at)
@@ -45,7 +45,7 @@ bool diw_udp_errors(struct diw_udp *u, int fd)
 	struct iovec iov = { &byte, 1 };
 	bool icmp = false;
 
-	for (int i = 0; i < LOOKS; i++) {
+	for (int i = 0; i < ERR_LOOKS; i++) {
 		struct msghdr m = { .msg_name = &name, .msg_namelen = sizeof name, .msg_iov = &iov, .msg_iovlen = 1,
 				    .msg_control = &control, .msg_controllen = sizeof control };
 		const struct sock_extended_err *e;
@@ -61,7 +61,7 @@ bool diw_udp_errors(struct diw_udp *u, int fd)
 		if (e->ee_errno == EMSGSIZE)
 			diw_udp_learn_mtu(u, &peer);
 		else
-			unreachable(u, &peer, (int)e->ee_errno);
+			peer_unreachable(u, &peer, (int)e->ee_errno);
 	}
 	return icmp;
 }

@@ -15,7 +15,7 @@
 #include "llp/udp.h"
 
 #define SEG 100
-#define LEN (3 * SEG + 50)
+#define PROBE_LEN (3 * SEG + 50)
 
 static struct diw_udp_offload proved;
 
@@ -42,7 +42,7 @@ static int open_loopback(int family, struct sockaddr_storage *ss, socklen_t *len
 static int recv_datagram(int fd, int *seg)
 {
 	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control;
-	uint8_t data[2 * LEN];
+	uint8_t data[2 * PROBE_LEN];
 	struct iovec iov = { data, sizeof data };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
 		.msg_controllen = sizeof control };
@@ -59,14 +59,14 @@ static int recv_datagram(int fd, int *seg)
 	return n < 0 ? 0 : (int)n;
 }
 
-static bool enable(int fd, int name, int value)
+static bool probe_enable(int fd, int name, int value)
 {
 	return !setsockopt(fd, SOL_UDP, name, &value, sizeof value);
 }
 
 /* There is no usable loopback, as in a new network namespace: take the options as supported. If a path refuses
  * super-buffers, the sender notices it later. */
-static void believe(void)
+static void probe_believe(void)
 {
 	int fd = diw_socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
@@ -74,33 +74,33 @@ static void believe(void)
 		fd = diw_socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return;
-	proved.gso = enable(fd, UDP_SEGMENT, SEG);
-	proved.gro = enable(fd, UDP_GRO, 1);
+	proved.gso = probe_enable(fd, UDP_SEGMENT, SEG);
+	proved.gro = probe_enable(fd, UDP_GRO, 1);
 	close(fd);
 }
 
 static void prove_on(int tx, int rx, const struct sockaddr_storage *to, socklen_t tolen)
 {
-	uint8_t data[LEN] = { 0 };
+	uint8_t data[PROBE_LEN] = { 0 };
 	int seg;
 
-	enable(rx, UDP_GRO, 1);
-	if (!enable(tx, UDP_SEGMENT, SEG))
+	probe_enable(rx, UDP_GRO, 1);
+	if (!probe_enable(tx, UDP_SEGMENT, SEG))
 		return;
-	if (sendto(tx, data, sizeof data, 0, (const void *)to, tolen) != LEN) {
+	if (sendto(tx, data, sizeof data, 0, (const void *)to, tolen) != PROBE_LEN) {
 		if (errno != EIO && errno != EINVAL)
-			believe();
+			probe_believe();
 		return;
 	}
 	switch (recv_datagram(rx, &seg)) {
-	case LEN:
+	case PROBE_LEN:
 		proved.gso = proved.gro = seg == SEG;
 		break;
 	case SEG:
 		proved.gso = true;
 		break;
 	case 0:
-		believe();
+		probe_believe();
 		break;
 	}
 }
@@ -117,7 +117,7 @@ static void restrict_by_env(void)
 	proved.gro &= !strcmp(env, "gro");
 }
 
-static void prove(void)
+static void probe_prove(void)
 {
 	struct sockaddr_storage rxaddr, txaddr;
 	socklen_t rxlen, txlen;
@@ -136,7 +136,7 @@ static void prove(void)
 	if (rx >= 0 && tx >= 0)
 		prove_on(tx, rx, &rxaddr, rxlen);
 	else
-		believe();
+		probe_believe();
 	if (rx >= 0)
 		close(rx);
 	if (tx >= 0)
@@ -148,6 +148,6 @@ struct diw_udp_offload diw_udp_offload(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	pthread_once(&once, prove);
+	pthread_once(&once, probe_prove);
 	return proved;
 }

@@ -18,9 +18,9 @@ ssize_t diw_sys_sendto(int fd, const void *buf, size_t len, const struct sockadd
 	return syscall(SYS_sendto, fd, buf, len, 0, to, tolen);
 }
 
-ssize_t diw_sys_recvmsg(int fd, struct msghdr *m)
+ssize_t diw_sys_recvmsg(int fd, struct msghdr *m, int flags)
 {
-	return syscall(SYS_recvmsg, fd, m, 0);
+	return syscall(SYS_recvmsg, fd, m, flags);
 }
 
 ssize_t diw_sys_recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *from, socklen_t *fromlen)

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "llp/uring.h"
 
-#define LOOKS 32                     /* completions without a burst that a call processes */
+#define URING_LOOKS 32               /* completions without a burst that a call processes */
 #define AWAY (100 * DIW_US)          /* a receive is armed by another thread if the armer has not polled for this
 				      * time */
 #define STRANGERS 16u                /* and other threads have polled this many times */
@@ -46,7 +46,7 @@ static void arm_recv(struct diw_uring *r, int i)
 	rx->strangers = 0;
 }
 
-static void cancel(struct diw_uring *r, int i)
+static void receive_cancel(struct diw_uring *r, int i)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
 
@@ -124,7 +124,7 @@ static bool decode_recv(struct diw_uring *r, uint32_t len, struct diw_dgram_burs
 }
 
 /* True: it was a burst. */
-static bool received(struct diw_uring *r, const struct io_uring_cqe *cqe, struct diw_dgram_burst *b)
+static bool receive_ended(struct diw_uring *r, const struct io_uring_cqe *cqe, struct diw_dgram_burst *b)
 {
 	struct diw_uring_rx *rx = &r->rx[cqe->user_data];
 	bool burst = false;
@@ -144,7 +144,7 @@ static bool received(struct diw_uring *r, const struct io_uring_cqe *cqe, struct
 	return burst;
 }
 
-static void attend(struct diw_uring *r, int i)
+static void socket_attend(struct diw_uring *r, int i)
 {
 	struct diw_uring_rx *rx = &r->rx[i];
 
@@ -159,7 +159,7 @@ static void attend(struct diw_uring *r, int i)
 		rx->strangers = 0;
 	} else if (++rx->strangers >= STRANGERS && !(rx->strangers & (rx->strangers - 1)) &&
 		   r->u.now - rx->armer_ns >= AWAY)
-		cancel(r, i);           /* retried if it has no effect, at growing intervals */
+		receive_cancel(r, i);           /* retried if it has no effect, at growing intervals */
 }
 
 static int uring_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now)
@@ -174,16 +174,16 @@ static int uring_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uin
 	if (d->given)
 		return diw_udp_rx_given(&r->u, b);
 	give_back(r);
-	attend(r, 0);
-	attend(r, 1);
-	for (int i = 0; i < LOOKS; i++) {
+	socket_attend(r, 0);
+	socket_attend(r, 1);
+	for (int i = 0; i < URING_LOOKS; i++) {
 		struct io_uring_cqe *next = diw_sys_ring_peek(r), cqe;
 
 		if (!next)
 			return 0;
 		cqe = *next;
 		io_uring_cqe_seen(&r->ring, next);
-		if (cqe.user_data < DIW_URING_TX && received(r, &cqe, b))
+		if (cqe.user_data < DIW_URING_TX && receive_ended(r, &cqe, b))
 			return 1;
 	}
 	return 0;
@@ -222,7 +222,7 @@ static bool end_receives(struct diw_uring *r)
 
 	for (int i = 0; i < 2; i++)
 		if (r->rx[i].armed)
-			cancel(r, i);
+			receive_cancel(r, i);
 	for (int i = 0; i < END_TRIES && (r->rx[0].armed || r->rx[1].armed);) {
 		if (io_uring_wait_cqe_timeout(&r->ring, &cqe, &ts)) {
 			i++;

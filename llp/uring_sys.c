@@ -3,7 +3,7 @@
 #ifdef HAVE_URING
 #include "llp/uring.h"
 
-#define TRIES 100
+#define URING_TRIES 100
 
 /* There is no polling kernel thread, so an entry that the kernel has not fetched can be withdrawn. Otherwise a datagram
  * that was reported as not sent would be sent later. */
@@ -19,7 +19,7 @@ int diw_sys_ring_submit(struct diw_uring *r)
 {
 	int n = 0;
 
-	for (int i = 0; i < TRIES; i++) {
+	for (int i = 0; i < URING_TRIES; i++) {
 		n = io_uring_submit(&r->ring);
 		if (n > 0)
 			return 0;

@@ -11,7 +11,7 @@
 #include "rdmap/int.h"
 #include "wire/seal.h"
 
-#define TURN 65536
+#define ANSWER_TURN 65536
 #define REQUEST (DIW_DDP_UNTAGGED_LEN + DIW_RDMAP_READ_LEN + DIW_SEAL_LEN)      /* with its CRC */
 #define AMPLIFICATION 3u             /* RFC 9000 section 8 */
 #define EXPIRY_NS (10 * DIW_S)       /* the longest time that a requester waits, unless its application sets another
@@ -52,7 +52,7 @@ static struct diw_rdmap_answer *oldest_answer(const struct diw_rdmap_reader *rea
 
 /* All places are taken. The source with the most places loses one to a source with fewer, or to any source after a
  * while. */
-static bool displace(struct diw_rdmap *r, uint32_t own, uint64_t now)
+static bool answer_displace(struct diw_rdmap *r, uint32_t own, uint64_t now)
 {
 	const struct diw_list *head = &r->reads->readers, *l;
 	struct diw_rdmap_answer *victim = NULL;
@@ -106,7 +106,7 @@ static uint16_t admit_request(struct diw_rdmap *r, const struct diw_ddp_seg *seg
 	}
 	if (reader && reader->n >= DIW_RDMAP_READS_SOURCE)
 		return DIW_FAULT_READ_LIMIT;
-	if (r->reads->answer_pool.used == DIW_RDMAP_READS && !displace(r, reader ? reader->n : 0, now))
+	if (r->reads->answer_pool.used == DIW_RDMAP_READS && !answer_displace(r, reader ? reader->n : 0, now))
 		return DIW_FAULT_READ_LIMIT;
 	return 0;
 }
@@ -203,7 +203,7 @@ void diw_rdmap_answers_end_epochs(struct diw_rdmap *r, uint64_t now)
  * it may have been deregistered. */
 static int answer_turn(struct diw_rdmap *r, struct diw_rdmap_answer *a, int64_t *budget, uint64_t now)
 {
-	int64_t turn = *budget < TURN ? *budget : TURN, left = turn;
+	int64_t turn = *budget < ANSWER_TURN ? *budget : ANSWER_TURN, left = turn;
 	struct iovec iov;
 	uint8_t *from;
 	uint16_t fault;

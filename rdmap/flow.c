@@ -16,7 +16,7 @@
 #define BUFFER_SHARE 4               /* the kernel counts the memory of a packet, which may be several times its size */
 #define AGAIN_MIN (2 * DIW_MS)
 #define AGAIN_MAX (20 * DIW_MS)
-#define PATIENCE DIW_S               /* the wait for a peer that has answered before */
+#define FLOW_PATIENCE DIW_S          /* the wait for a peer that has answered before */
 #define PATIENCE_FIRST (200 * DIW_MS)
 #define QUIET (10 * DIW_S)           /* a peer that did not answer is not asked for this time */
 
@@ -26,7 +26,7 @@ void diw_rdmap_flow_init(struct diw_rdmap *r)
 	r->flow.heard = r->flow.number;
 }
 
-static uint32_t ahead(const struct diw_rdmap_flow *f)
+static uint32_t flow_ahead(const struct diw_rdmap_flow *f)
 {
 	return f->sent - f->base;
 }
@@ -48,7 +48,7 @@ static bool is_full(const struct diw_rdmap *r)
 {
 	const struct diw_rdmap_flow *f = &r->flow;
 
-	return ahead(f) && (ahead(f) >= f->window || r->tx.held > f->window - ahead(f));
+	return flow_ahead(f) && (flow_ahead(f) >= f->window || r->tx.held > f->window - flow_ahead(f));
 }
 
 int64_t diw_rdmap_flow_left(struct diw_rdmap *r, uint64_t now)
@@ -60,9 +60,9 @@ int64_t diw_rdmap_flow_left(struct diw_rdmap *r, uint64_t now)
 		r->tx.window = INT64_MAX;
 		return WINDOW_MAX;
 	}
-	r->tx.window = (int64_t)f->window - ahead(f);
-	r->tx.alone = ahead(f) == 0;
-	return ahead(f) < upto && !is_full(r) ? upto - ahead(f) : 0;
+	r->tx.window = (int64_t)f->window - flow_ahead(f);
+	r->tx.alone = flow_ahead(f) == 0;
+	return flow_ahead(f) < upto && !is_full(r) ? upto - flow_ahead(f) : 0;
 }
 
 static int send_flow(struct diw_rdmap *r, uint32_t number, uint32_t window, uint64_t now)
@@ -98,13 +98,13 @@ static int ask_flow(struct diw_rdmap *r, uint64_t now)
 }
 
 /* The window is full, and there is more to send. */
-static int wait(struct diw_rdmap *r, uint64_t now)
+static int flow_wait(struct diw_rdmap *r, uint64_t now)
 {
 	struct diw_rdmap_flow *f = &r->flow;
 
 	if (!f->shut) {
 		f->shut = true;
-		f->until = now + (f->answered ? PATIENCE : PATIENCE_FIRST);
+		f->until = now + (f->answered ? FLOW_PATIENCE : PATIENCE_FIRST);
 		r->c->flow_waits++;
 	}
 	if (now >= f->until) {
@@ -132,10 +132,10 @@ int diw_rdmap_flow_run(struct diw_rdmap *r, bool more, uint64_t now)
 
 	if (rc < 0 || is_quiet(f, now))
 		return rc;
-	if (!f->asked && (ahead(f) >= f->window / 2 || (more && is_full(r))))
+	if (!f->asked && (flow_ahead(f) >= f->window / 2 || (more && is_full(r))))
 		rc = ask_flow(r, now);
 	if (rc == 0 && more && f->asked && is_full(r))
-		return wait(r, now);
+		return flow_wait(r, now);
 	f->shut = false;
 	return rc;
 }

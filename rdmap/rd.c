@@ -38,6 +38,7 @@ static uint16_t rd_type_message(void *ctx, const struct diw_ddp_seg *seg, uint64
 {
 	(void)now;
 	switch (seg->h.opcode) {
+	case DIW_OP_READ_RESPONSE: return diw_rdmap_rd_response_dropped(ctx, seg);
 	case DIW_OP_ATOMIC_RESPONSE: return diw_rdmap_rd_atomic_response(ctx, seg);
 	case DIW_OP_TERMINATE: return diw_rdmap_rd_terminated(ctx, seg);
 	default: return diw_rdmap_rd_asked(ctx, seg);

@@ -116,7 +116,9 @@ void diw_rdmap_rd_settle(struct diw_rdmap_rd *rd, struct rd_msg *msg);
 bool diw_rdmap_rd_ask_waits(const struct rd_dest *d, const struct diw_rdmap_wr *wr);
 int diw_rdmap_rd_ask(struct diw_rdmap *r, struct rd_dest *d, struct rd_req *req, uint64_t now);
 void diw_rdmap_rd_unask(struct rd_req *req);
+/* The target of a segment of a Response; MESSAGE: its octets are to be dropped. */
 uint16_t diw_rdmap_rd_response(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t);
+uint16_t diw_rdmap_rd_response_dropped(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
 void diw_rdmap_rd_response_placed(struct diw_rdmap *r, struct rd_req *req, uint32_t len);
 uint16_t diw_rdmap_rd_atomic_response(struct diw_rdmap *r, const struct diw_ddp_seg *seg);
 uint16_t diw_rdmap_rd_terminated(struct diw_rdmap *r, const struct diw_ddp_seg *seg);

@@ -30,25 +30,20 @@ static uint16_t read_get(struct diw_rdmap *r, const struct diw_ddp_seg *seg, str
 								       q.to, q.length, &from));
 }
 
-/* Whether the asker D, or a new one if D has no answers, has no place for a request. */
-static bool asker_is_full(const struct diw_rdmap_rd *rd, const struct rd_dest *d)
-{
-	return d && d->nanswers ? d->nanswers == RD_ASKED : rd->askers == rd->askers_max;
-}
-
 /* The destination of a new request of ADDR, or NULL. The link may forget a peer that waits long for an answer, so the
- * link's bound on peers does not bound the askers. */
+ * link's bound on peers does not bound the askers. A peer waits for RD_ASKED answers at most: with one more request it
+ * does not wait for the oldest one, which it has taken or given up. */
 static struct rd_dest *asker_get(struct diw_rdmap *r, const struct diw_addr *addr)
 {
 	struct rd_dest *d = diw_rdmap_rd_dest(r->rd, addr);
 
-	if (asker_is_full(r->rd, d)) {          /* the request may have come with the acknowledgement of answers */
+	if (d && d->nanswers == RD_ASKED)
+		diw_rdmap_rd_answer_end(r->rd, diw_container(d->answers.next, struct rd_answer, msg.link));
+	if (d && d->nanswers)
+		return d;
+	if (r->rd->askers == r->rd->askers_max) /* the request may have come with the acknowledgement of answers */
 		diw_ddp_take_acks(&r->ddp);
-		d = diw_rdmap_rd_dest(r->rd, addr);
-		if (asker_is_full(r->rd, d))
-			return NULL;
-	}
-	return d && d->nanswers ? d : diw_rdmap_rd_dest_get(r->rd, addr);
+	return r->rd->askers == r->rd->askers_max ? NULL : diw_rdmap_rd_dest_get(r->rd, addr);
 }
 
 uint16_t diw_rdmap_rd_asked(struct diw_rdmap *r, const struct diw_ddp_seg *seg)

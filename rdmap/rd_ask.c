@@ -125,25 +125,39 @@ static void ask_answered(struct diw_rdmap *r, struct rd_req *req, uint8_t status
 	ask_end(r, req, status);
 }
 
-/* A deregistered sink takes no bytes. The Read still waits for the end of its Response, since the peer counts it until
- * then. */
-uint16_t diw_rdmap_rd_response(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t)
+/* The Read of which SEG is the next segment of the Response, or NULL. */
+static struct rd_req *asked_read(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
 {
 	const struct diw_ddp_hdr *h = &seg->h;
 	struct rd_req *req = asked_oldest(r, seg->src, h->msn);
-	struct diw_rdmap_wr *wr = req ? &req->wr : NULL;
+	const struct diw_rdmap_wr *wr = req ? &req->wr : NULL;
 
-	if (!wr || !rd_wr_reads(wr) || h->length != wr->buf.len || h->stag != diw_rdmap_sink_stag(wr) ||
-	    h->to - h->mo != diw_rdmap_sink_to(wr) || h->mo != wr->got)
+	return wr && rd_wr_reads(wr) && h->length == wr->buf.len && h->stag == diw_rdmap_sink_stag(wr) &&
+	       h->to - h->mo == diw_rdmap_sink_to(wr) && h->mo == wr->got ? req : NULL;
+}
+
+uint16_t diw_rdmap_rd_response(struct diw_rdmap *r, const struct diw_ddp_seg *seg, struct diw_ddp_target *t)
+{
+	struct rd_req *req = asked_read(r, seg);
+
+	if (!req)
 		return DIW_FAULT_READ_UNMATCHED;
-	if (wr->status != DIW_RDMAP_OK || !diw_rdmap_sink_is_writable(r, &wr->buf)) {
-		wr->status = DIW_RDMAP_LOCAL_PROT;
-		diw_rdmap_rd_response_placed(r, req, seg->len);
-		return DIW_FAULT_READ_UNMATCHED;
-	}
-	t->buf = wr->buf;
+	if (req->wr.status != DIW_RDMAP_OK || !diw_rdmap_sink_is_writable(r, &req->wr.buf))
+		t->kind = DIW_TARGET_MESSAGE;
+	t->buf = req->wr.buf;
 	t->cookie = req;
 	return 0;
+}
+
+/* A deregistered sink takes no bytes. The Read still waits for the end of its Response, since the peer counts it until
+ * then. */
+uint16_t diw_rdmap_rd_response_dropped(struct diw_rdmap *r, const struct diw_ddp_seg *seg)
+{
+	struct rd_req *req = asked_read(r, seg);
+
+	req->wr.status = DIW_RDMAP_LOCAL_PROT;
+	diw_rdmap_rd_response_placed(r, req, seg->len);
+	return DIW_FAULT_READ_UNMATCHED;
 }
 
 void diw_rdmap_rd_response_placed(struct diw_rdmap *r, struct rd_req *req, uint32_t len)

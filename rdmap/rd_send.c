@@ -291,6 +291,16 @@ static void req_recall(struct diw_rdmap_rd *rd, struct rd_req *req)
 	req->msg.left = false;
 }
 
+/* REQ has had no effect, and is sent again. It may have been given up, with its answer, before it was acknowledged. */
+static void req_again(struct diw_rdmap_rd *rd, struct rd_req *req)
+{
+	req_recall(rd, req);
+	if (req->ended)                         /* it failed at this end */
+		return;
+	req->wr.status = DIW_RDMAP_OK;
+	req->wr.fault = 0;
+}
+
 /* Ends the requests to D from FROM to the one before END. Those from END on, which have had no effect, are sent
  * again. */
 static void dest_fail_until(struct diw_rdmap_rd *rd, struct rd_dest *d, struct rd_req *from, struct diw_list *end,
@@ -302,7 +312,7 @@ static void dest_fail_until(struct diw_rdmap_rd *rd, struct rd_dest *d, struct r
 	d->next = end == &d->reqs ? NULL : req_of(end);
 	d->tx.active = false;
 	for (l = end; l != &d->reqs; l = l->next)
-		req_recall(rd, req_of(l));
+		req_again(rd, req_of(l));
 	for (l = &from->msg.link; l != end; l = l->next) {
 		struct rd_req *req = req_of(l);
 

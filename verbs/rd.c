@@ -40,6 +40,7 @@ static int rd_qp_open_link(struct diw_qp *qp, const struct diw_qp_attr *a, struc
 		.window = HELD,
 		.max_seg = seg < DIW_DGRAM_MAX ? seg : DIW_DGRAM_MAX,
 		.bare = !crc || strcmp(crc, "on") != 0,
+		.suspended = diw_clock_suspended_ns,
 		.clock = qp->dev->engine.clock, .clock_ctx = qp->dev->engine.clock_ctx,
 	};
 

@@ -14,10 +14,12 @@
 /* CRC: over all octets of the datagram before P. */
 static inline void diw_seal_put(uint8_t *p, uint32_t crc) { diw_put32le(p, crc); }
 
-/* N, at least DIW_SEAL_LEN: octets of the datagram. */
+/* What the datagram of N octets, at least DIW_SEAL_LEN, has behind its segment. */
+static inline uint32_t diw_seal_value(const uint8_t *p, size_t n) { return diw_get32le(p + n - DIW_SEAL_LEN); }
+
 static inline bool diw_seal_is_good(const uint8_t *p, size_t n)
 {
-	return diw_crc32(0, p, n - DIW_SEAL_LEN) == diw_get32le(p + n - DIW_SEAL_LEN);
+	return diw_crc32(0, p, n - DIW_SEAL_LEN) == diw_seal_value(p, n);
 }
 
 /* The datagram of N octets has no CRC, but its length: reliable datagrams within a host (docs/ud-profile.md section
@@ -30,7 +32,7 @@ static inline void diw_seal_leave_open(uint8_t *p, size_t n)
 /* Whether the datagram of N octets has no CRC. */
 static inline bool diw_seal_is_open(const uint8_t *p, size_t n)
 {
-	return n >= DIW_SEAL_LEN && diw_get32le(p + n - DIW_SEAL_LEN) == n;
+	return n >= DIW_SEAL_LEN && diw_seal_value(p, n) == n;
 }
 
 #endif

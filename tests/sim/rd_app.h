@@ -17,6 +17,7 @@
 struct rda_flow {
 	uint32_t sent, acked, failed, came, life;    /* life: of the sender's process, as last seen by the receiver */
 	uint32_t gone, forgot;       /* number of reports of the link that the sender is gone; had forgotten this end */
+	uint32_t placed;             /* segments of which octets were in place when they came */
 	uint64_t bytes;
 	bool waits;                  /* waits until the link takes more to that node */
 };

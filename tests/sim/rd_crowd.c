@@ -28,6 +28,7 @@ static struct crowd {
 	struct diw_link *l;
 	uint64_t now;
 	uint32_t peers, acked, rooms;
+	uint32_t told[CROWD];        /* the peers to which there was room, in turn; a ring of `rooms` entries */
 	bool mute;                   /* peers answer nothing */
 	uint32_t head, tail, tag[CROWD];     /* tag: the one that the link gave to peer i */
 	uint8_t out[CROWD][DIW_RD_HDR_MAX + LEN];
@@ -144,22 +145,26 @@ static void crowd_acked(void *ctx, uint32_t first, uint32_t n)
 static void crowd_room(void *ctx, const struct diw_addr *peer)
 {
 	(void)ctx;
-	(void)peer;
-	crowd.rooms++;
+	crowd.told[crowd.rooms++ % CROWD] = peer ? peer->port - 1u : CROWD;
 }
 
 static const struct diw_link_up crowd_up = { .rx = crowd_rx, .acked = crowd_acked, .room = crowd_room };
 
-static void crowd_begin(uint32_t peers)
+static void crowd_begin_with(uint32_t peers, uint32_t slots)
 {
 	const struct diw_rd_cfg cfg = { .dead_ns = 10 * DIW_S, .idle_ns = 60 * DIW_S, .ack_ns = 40 * DIW_US,
-		.peers = peers, .slots = 32768, .peer_slots = 2048, .held = 1024, .window = 1024, .max_seg = 1400 };
+		.peers = peers, .slots = slots, .peer_slots = 2048, .held = 1024, .window = 1024, .max_seg = 1400 };
 
 	net_random_seed(1);
 	memset(&crowd, 0, sizeof crowd);
 	crowd.now = DIW_S;
 	crowd.d = (struct diw_dgram){ .ops = &crowd_ops, .state = &crowd.d.own, .c = &crowd.c };
 	ck_assert_int_eq(diw_rd_open(&crowd.d, 0, &cfg, &crowd_up, NULL, &crowd.l), 0);
+}
+
+static void crowd_begin(uint32_t peers)
+{
+	crowd_begin_with(peers, 32768);
 }
 
 static int crowd_post(uint32_t peer)
@@ -243,6 +248,59 @@ START_TEST(many_active)
 	printf("rd: a message and its acknowledgement, CPU: %.0f ns with 1 active peer, %.0f with 100, "
 	       "%.0f with 4,000\n", one, hundred, thousands);
 	ck_assert_double_lt(thousands, 4 * one);
+}
+END_TEST
+
+/* Posts as many of the LEFT messages to PEER as the link takes. Returns how many are left. */
+static uint32_t crowd_post_most(uint32_t peer, uint32_t left)
+{
+	while (left && crowd_post(peer) == 1)
+		left--;
+	return left;
+}
+
+/* A program sends several messages to each of many more peers than there are slots. An acknowledgement that frees one
+ * does not wake all of those that wait, and each gets its turn. */
+START_TEST(many_want_a_slot)
+{
+	enum { PEERS = 512, SLOTS = 64, EACH = 8 };
+	uint32_t left[PEERS], tried = 0, unserved = 0;
+
+	crowd_begin_with(PEERS, SLOTS);
+	for (uint32_t i = 0; i < PEERS; i++)
+		left[i] = crowd_post_most(i, EACH);
+	for (uint32_t n = 0; crowd.acked < EACH * PEERS && n < 100 * PEERS; n++) {
+		crowd.now += 10 * DIW_US;
+		crowd.l->ops->flush(crowd.l, crowd.now);
+		crowd.l->ops->poll(crowd.l, 1, crowd.now);
+		for (uint32_t end = crowd.rooms; tried < end; tried++) {
+			uint32_t i = crowd.told[tried % CROWD];
+
+			left[i] = crowd_post_most(i, left[i]);
+		}
+		if (crowd.acked < 2 * PEERS)
+			continue;
+		for (uint32_t i = 0; i < PEERS; i++)
+			unserved += left[i] == EACH;
+	}
+	ck_assert_uint_eq(crowd.acked, EACH * PEERS);
+	ck_assert_uint_eq(unserved, 0);
+	ck_assert_uint_le(tried, 2 * EACH * PEERS);
+	crowd.l->ops->close(crowd.l);
+}
+END_TEST
+
+/* Peers that wait for a slot, and have nothing to send when there is one, keep no other from it: the link is due until
+ * all were told. */
+START_TEST(many_want_no_slot_any_more)
+{
+	crowd_begin_with(512, 64);
+	for (uint32_t i = 0; i < 512; i++)
+		ck_assert_int_eq(crowd_post(i), i < 64);
+	crowd_run(100 * DIW_MS);
+	ck_assert_uint_eq(crowd.acked, 64);
+	ck_assert_uint_eq(crowd.rooms, 512 - 64);
+	crowd.l->ops->close(crowd.l);
 }
 END_TEST
 
@@ -332,13 +390,38 @@ START_TEST(table_full)
 }
 END_TEST
 
+/* A process that did not run for long sends to one peer more than its full table holds. The table forgets no peer for
+ * it before the process could ask those that owe it answers. */
+START_TEST(table_full_after_a_sleep)
+{
+	crowd_begin(64);
+	crowd_meet(64);
+	crowd.now += 120 * DIW_S;
+	ck_assert_int_eq(crowd_post(100), 0);
+	ck_assert_uint_eq(crowd.c.rd_forgotten, 0);
+	crowd_run(10 * DIW_MS);
+	ck_assert_int_eq(crowd_post(100), 0);
+	ck_assert_int_eq(crowd_post(5), 1);
+	crowd_run(10 * DIW_S);
+	ck_assert_uint_gt(crowd.rooms, 0);
+	ck_assert_int_eq(crowd_post(100), 1);
+	crowd_run(10 * DIW_S);
+	ck_assert_uint_eq(crowd.acked, 66);
+	ck_assert_uint_eq(crowd.c.rd_forgotten, 63);
+	crowd.l->ops->close(crowd.l);
+}
+END_TEST
+
 TCase *tcase_rd_crowd(void)
 {
 	TCase *tc = tcase_create("crowd");
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, many_active);
+	tcase_add_test(tc, many_want_a_slot);
+	tcase_add_test(tc, many_want_no_slot_any_more);
 	tcase_add_test(tc, idle_memory);
 	tcase_add_test(tc, table_full);
+	tcase_add_test(tc, table_full_after_a_sleep);
 	return tc;
 }

@@ -98,13 +98,28 @@ static void node_0_sleeps(uint64_t ns)
 	rda_run(ns);
 }
 
+static uint64_t node_0_suspended(void) { return rda_net.node[0].behind; }
+
+/* Node 0 is of a host that can be suspended. */
+static void node_0_is_portable(void)
+{
+	struct diw_rd_cfg cfg = rda_cfg();
+
+	cfg.clock = NULL;
+	cfg.suspended = node_0_suspended;
+	rdn_stop(&rda_net, 0);
+	rdn_start(&rda_net, 0, &cfg, &rda_up);
+}
+
 /* Node 1 has taken a message, and its acknowledgement is lost. Node 0, which does not run for so long that node 1
- * forgets it, must not send this message to node 1 again. SPEAKS: node 1 has announced itself again meanwhile. */
-static void sleeps_before_the_acknowledgement(uint64_t ns, bool speaks)
+ * forgets it, must not send this message to node 1 again. SPEAKS: node 1 has announced itself again meanwhile.
+ * SUSPENDED: node 0's clock stands still meanwhile. */
+static void sleeps_before_the_acknowledgement(uint64_t ns, bool speaks, bool suspended)
 {
 	bool forgotten = ns > 80 * DIW_S;
 
 	rda_begin(2);
+	node_0_is_portable();
 	all_arrives(0, 10);
 	all_arrives(1, 10);
 	rda_net.node[0].deaf_from = rda_net.now;
@@ -113,6 +128,7 @@ static void sleeps_before_the_acknowledgement(uint64_t ns, bool speaks)
 	rda_run(50 * DIW_US);
 	ck_assert_uint_eq(rda_app[1].from[0].came, 13);
 	node_0_sleeps(ns);
+	rda_net.node[0].behind = suspended ? ns : 0;
 	ck_assert_uint_eq(rda_net.node[1].c.rd_forgotten, forgotten);
 	if (speaks)
 		ck_assert_uint_eq(rda_send_all(1, 0, 3, 100), 3);
@@ -134,7 +150,7 @@ START_TEST(sender_sleeps)
 {
 	const unsigned seconds[] = { 1, 9, 20, 50, 100, 600 };
 
-	sleeps_before_the_acknowledgement(seconds[_i / 2] * DIW_S, _i % 2);
+	sleeps_before_the_acknowledgement(seconds[_i / 4] * DIW_S, _i % 2, _i / 2 % 2);
 }
 END_TEST
 
@@ -169,7 +185,7 @@ TCase *tcase_rd_forget(void)
 	TCase *tc = tcase_create("forget");
 
 	tcase_add_loop_test(tc, clock_is_at_an_old_number, 0, 12);
-	tcase_add_loop_test(tc, sender_sleeps, 0, 12);
+	tcase_add_loop_test(tc, sender_sleeps, 0, 24);
 	tcase_add_loop_test(tc, asker_sleeps, 0, 32);
 	tcase_set_timeout(tc, 60);
 	return tc;

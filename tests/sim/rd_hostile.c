@@ -142,10 +142,11 @@ static void replay(void)
 	rda_run(DIW_MS);
 }
 
-/* The first datagram of an earlier process of node 0 comes again, from its address. The association with the present
- * process stays. */
+/* The first datagram of an earlier process of node 0 comes again, from its address, after node 0 has restarted three
+ * times. The association with the present process stays. */
 START_TEST(replayed)
 {
+	const uint64_t lifetime[] = { DIW_S, 3 * DIW_S, 9 * DIW_S };
 	struct diw_rd_cfg cfg = rda_cfg();
 	uint64_t restarts;
 	uint8_t first[sizeof caught];
@@ -160,7 +161,7 @@ START_TEST(replayed)
 	first_len = caught_len;
 	memcpy(first, caught, first_len);
 	for (int life = 2; life < 5; life++) {
-		rda_run(9 * DIW_S);
+		rda_run(lifetime[_i]);
 		rda_kill(0);
 		rda_revive(0, &cfg);
 		rda_send_all(0, 1, 20, 100);
@@ -223,6 +224,41 @@ START_TEST(half_way_round)
 	rda_send_all(1, 0, 50, 100);
 	rda_run(DIW_S);
 	ck_assert_uint_eq(rda_flow(1, 0)->acked, 51);
+	rdn_free(&rda_net);
+}
+END_TEST
+
+/* Node 0 has gone. Its RESET and its announcement come again and again. They are no answers: node 1's message fails in
+ * time. */
+START_TEST(answers_of_old)
+{
+	const struct diw_addr src = rdn_addr(0), dst = rdn_addr(1);
+	struct diw_rd_hdr reset = { .kind = DIW_RD_RESET };
+	uint8_t p[DIW_RD_HDR_MAX + 4];
+	uint32_t len;
+
+	rda_begin(2);
+	caught_kind = DIW_RD_DATA;
+	rda_net.tap = catch;
+	rda_send(0, 1, 100);
+	rda_run(DIW_MS);
+	ck_assert(caught[1] & DIW_RD_NEW);
+	rda_net.tap = NULL;
+	reset.tag = diw_get32(caught + 24);
+	len = diw_rd_hdr_encode(p, &reset);
+	diw_put32le(p + len, diw_crc32(0, p, len));
+	rda_send(1, 0, 100);
+	rda_run(DIW_MS);
+	ck_assert_uint_eq(rda_flow(1, 0)->acked, 1);
+	rda_kill(0);
+	rda_send(1, 0, 100);
+	for (int i = 0; i < 130; i++) {
+		rdn_inject(&rda_net, &src, &dst, p, len + 4, rda_net.now);
+		rda_run(50 * DIW_MS);
+		replay();
+		rda_run(49 * DIW_MS);
+	}
+	ck_assert_uint_eq(rda_flow(1, 0)->failed, 1);
 	rdn_free(&rda_net);
 }
 END_TEST
@@ -468,8 +504,9 @@ TCase *tcase_rd_hostile(void)
 
 	tcase_add_test(tc, forged);
 	tcase_add_test(tc, flood);
-	tcase_add_test(tc, replayed);
+	tcase_add_loop_test(tc, replayed, 0, 3);
 	tcase_add_test(tc, half_way_round);
+	tcase_add_test(tc, answers_of_old);
 	tcase_add_test(tc, leaves_a_gap);
 	tcase_add_test(tc, another_tag);
 	tcase_add_test(tc, never_announces);

@@ -143,6 +143,21 @@ static uint64_t pkt_cost(const struct rdn_pkt *p)
 	return buf + 256;
 }
 
+/* Copies octets of P to the place that the layer above has for them. */
+static void pkt_place(struct diw_dgram_reach *r, struct rdn_pkt *p, uint64_t now)
+{
+	const uint8_t *from = p->data + DIW_DGRAM_HEAD;
+	int n = p->len > DIW_DGRAM_HEAD ? r->ask(r, &p->src, p->data, p->len, now) : 0;
+
+	for (int i = 0; i < n; i++) {
+		memcpy(r->place[i].iov_base, from, r->place[i].iov_len);
+		from += r->place[i].iov_len;
+		r->placed += (uint32_t)r->place[i].iov_len;
+	}
+	if (n > 0)
+		memmove(p->data + DIW_DGRAM_HEAD, from, p->len - (size_t)(from - p->data));
+}
+
 static int node_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint64_t now)
 {
 	struct rdn_node *node = diw_container(d, struct rdn_node, d);
@@ -150,7 +165,6 @@ static int node_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint
 
 	free(node->lent);
 	node->lent = NULL;
-	(void)now;
 	if (!p || n < 1)
 		return 0;
 	node->rcvbuf -= pkt_cost(p);
@@ -158,6 +172,8 @@ static int node_recv(struct diw_dgram *d, struct diw_dgram_burst *b, int n, uint
 	if (!node->head)
 		node->tail = NULL;
 	node->lent = p;
+	if (node->net->one_host)
+		pkt_place(d->reach, p, now);
 	node->iov = (struct iovec){ p->data, p->len };
 	b[0] = (struct diw_dgram_burst){ .peer.addr = p->src, .iov = &node->iov, .niov = 1, .len = p->len,
 					.seg = p->len };
@@ -173,6 +189,12 @@ static uint64_t node_deadline(struct diw_dgram *d)
 
 static uint32_t node_mtu(struct diw_dgram *d, const struct diw_addr *dst) { (void)d; (void)dst; return 1472; }
 static int node_fds(struct diw_dgram *d, int fd[DIW_DGRAM_FDS]) { (void)d; (void)fd; return 0; }
+
+static bool node_own(struct diw_dgram *d, const struct diw_addr *addr)
+{
+	(void)addr;
+	return diw_container(d, struct rdn_node, d)->net->one_host;
+}
 
 static void node_close(struct diw_dgram *d)
 {
@@ -191,7 +213,7 @@ static void node_close(struct diw_dgram *d)
 
 static const struct diw_dgram_ops node_ops = {
 	.name = "rdn", .send = node_send, .recv = node_recv, .deadline = node_deadline, .mtu = node_mtu,
-	.fds = node_fds, .close = node_close,
+	.own = node_own, .fds = node_fds, .close = node_close,
 };
 
 /* ---- The world ---- */
@@ -256,7 +278,7 @@ static void pkt_deliver(struct rdn *net, struct rdn_pkt *p)
 static void node_poll(struct rdn *net, struct rdn_node *node)
 {
 	struct diw_link *l = node->l;
-	uint64_t now = node->clock_at ? node->clock_at : net->now;
+	uint64_t now = node->clock_at ? node->clock_at : net->now - node->behind;
 
 	if (net->now < node->ready_at)
 		return;
@@ -269,14 +291,20 @@ static void node_poll(struct rdn *net, struct rdn_node *node)
 	}
 }
 
+static uint64_t node_due(const struct rdn_node *node)
+{
+	uint64_t due = node->l->ops->deadline(node->l);
+
+	return due < DIW_NEVER - node->behind ? due + node->behind : DIW_NEVER;
+}
+
 bool rdn_step(struct rdn *net, uint64_t limit)
 {
 	uint64_t t = net->n ? net->heap[0]->at : DIW_NEVER;
 
 	for (int i = 0; i < net->nodes; i++)
 		if (net->node[i].l)
-			t = diw_min64(t, diw_max64(net->node[i].l->ops->deadline(net->node[i].l),
-						   net->node[i].ready_at));
+			t = diw_min64(t, diw_max64(node_due(&net->node[i]), net->node[i].ready_at));
 	if (t > limit) {
 		net->now = limit;
 		return false;
@@ -290,7 +318,7 @@ bool rdn_step(struct rdn *net, uint64_t limit)
 		if (!l)
 			continue;
 		node_poll(net, &net->node[i]);
-		l->ops->flush(l, net->now);
+		l->ops->flush(l, net->now - net->node[i].behind);
 	}
 	return true;
 }

@@ -29,6 +29,7 @@ struct rdn_node {
 	uint64_t deaf_from, deaf_to; /* no datagram reaches it in this time */
 	uint64_t late;               /* extra latency of its datagrams */
 	uint64_t rcvbuf, ready_at;   /* octets that its socket holds; when its processor takes the next datagram */
+	uint64_t behind;             /* how far its clock is behind the time */
 	uint64_t clock_at;           /* its next poll has read the clock then; 0: polls are without delay */
 	uint64_t overruns, bursts;   /* bursts: those it has sent; over UDP each is a system call */
 	void *app;
@@ -37,6 +38,7 @@ struct rdn_node {
 struct rdn {
 	uint64_t now, seed, latency, jitter, queue;  /* queue: ns of data that the bottleneck holds */
 	double loss, dup, rate;      /* rate: octets a ns; 0: no bottleneck */
+	bool one_host;               /* datagrams have no CRC, and come in place if the layer above has a place */
 	uint32_t rcvbuf;             /* of a socket; 0: unlimited */
 	uint64_t service;            /* time that the receiver needs for a datagram */
 	struct diw_rng rng;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/crc.h"
 #include "llp/rd.h"
 #include "tests/sim/rd_app.h"
 
@@ -167,9 +168,11 @@ static void numbers_pass(uint32_t n)
 }
 
 /* Node 1 refuses a segment of node 0. If node 0 hears that, it goes on behind this segment, and answers what node 1 had
- * asked for. If it does not, and gives up node 1, node 1 is told. PASSED: segments before. */
-static void refused(bool hears, uint32_t passed)
+ * asked for. If it does not, and gives up node 1, node 1 is told. PASSED: segments before. RESET: an old RESET of node
+ * 0 comes to node 1 before. */
+static void refused(bool hears, uint32_t passed, bool reset)
 {
+	const struct diw_addr addr = rdn_addr(0);
 	struct diw_rd_cfg cfg = rda_cfg();
 	struct diw_link_up up = rda_up;
 
@@ -180,6 +183,7 @@ static void refused(bool hears, uint32_t passed)
 	rdn_start(&rda_net, 1, &cfg, &up);
 	talk(0);
 	numbers_pass(passed);
+	diw_rd_peer_find((struct rd *)rda_net.node[1].l, &addr)->reset = reset;
 	refusing = true;
 	if (hears)
 		rda_send(0, 1, 100);
@@ -192,21 +196,87 @@ static void refused(bool hears, uint32_t passed)
 	talk(0);
 	talk(1);
 	ck_assert_uint_eq(rda_app[1].from[0].gone, !hears);
+	ck_assert_uint_eq(rda_app[1].from[0].forgot, 0);
 	rdn_free(&rda_net);
 }
 
 START_TEST(an_end_that_refused_is_told_when_it_was_given_up)
 {
-	refused(true, 0);
-	refused(false, 0);
+	refused(true, 0, false);
+	refused(true, 0, true);
+	refused(false, 0, false);
 }
 END_TEST
 
 /* Half of all numbers, and more, are between the first number of the association and its last one. */
 START_TEST(an_end_that_refused_after_many_segments)
 {
-	refused(true, (uint32_t)_i << 28);
-	refused(false, (uint32_t)_i << 28);
+	refused(true, (uint32_t)_i << 28, false);
+	refused(false, (uint32_t)_i << 28, false);
+}
+END_TEST
+
+static uint32_t asks_tag;             /* of the datagrams that node 1 sends */
+static uint32_t asks_acked;           /* the messages of node 1 that were acknowledged when it was told */
+
+/* An old RESET comes to node 1 just before the first announcement of node 0. */
+static void reset_before(struct rdn *n, const struct diw_addr *src, const struct diw_addr *dst, const uint8_t *p,
+			 uint32_t len)
+{
+	struct diw_rd_hdr h, reset = { .kind = DIW_RD_RESET, .tag = asks_tag };
+	uint8_t q[DIW_RD_HDR + 4];
+
+	if (!diw_rd_hdr_decode(&h, p, len - 4) || h.kind > DIW_RD_ACK)
+		return;
+	if (src->ip[15] == 2) {
+		asks_tag = h.tag;
+		return;
+	}
+	if (!(h.flags & DIW_RD_NEW) || !n->node[0].c.rd_dead)
+		return;
+	diw_rd_hdr_encode(q, &reset);
+	diw_put32le(q + DIW_RD_HDR, diw_crc32(0, q, DIW_RD_HDR));
+	rdn_inject(n, src, dst, q, sizeof q, n->now);
+	n->tap = NULL;
+}
+
+static void asks_gone(void *ctx, const struct diw_addr *peer, int errnum)
+{
+	asks_acked = rda_flow(1, 0)->acked;
+	rda_up.gone(ctx, peer, errnum);
+}
+
+/* Node 0 gives up node 1, of which it has taken a request. Node 1, which does not know yet that it was taken, gets an
+ * old RESET: it must not believe that node 0 had only forgotten it, and will take the request and answer. */
+START_TEST(an_old_reset_hides_no_giving_up)
+{
+	struct diw_rd_cfg cfg = rda_cfg();
+	struct diw_link_up up = rda_up;
+
+	up.gone = asks_gone;
+	rda_begin(2);
+	rdn_stop(&rda_net, 1);
+	rdn_start(&rda_net, 1, &cfg, &up);
+	talk(0);
+	rda_net.node[1].deaf_from = rda_net.now;
+	rda_net.node[1].deaf_to = DIW_NEVER;
+	rda_send(0, 1, 100);
+	rda_run(8 * DIW_S);
+	rda_net.tap = reset_before;
+	rda_send(1, 0, 100);
+	while (!rda_net.node[0].c.rd_dead)
+		rda_run(10 * DIW_MS);
+	rda_net.node[1].deaf_to = rda_net.now;
+	ck_assert_uint_eq(rda_app[0].from[1].came, 4);
+	ck_assert_uint_eq(rda_flow(1, 0)->acked, 3);
+	rda_run(DIW_S);
+	ck_assert_ptr_null(rda_net.tap);
+	ck_assert_uint_eq(rda_app[1].from[0].gone + rda_app[1].from[0].forgot, 1);
+	ck_assert(rda_app[1].from[0].gone || asks_acked == 4);
+	ck_assert_uint_eq(rda_flow(1, 0)->acked, 4);
+	rda_app[1].from[0].came = rda_flow(0, 1)->sent;
+	talk(0);
+	rdn_free(&rda_net);
 }
 END_TEST
 
@@ -249,6 +319,68 @@ START_TEST(a_restarted_end_speaks_first)
 }
 END_TEST
 
+static struct { uint8_t data[256]; uint32_t len; } old_data, new_grant;
+
+/* Keeps the last segment of node 0, and the GRANT of its next process; this GRANT does not arrive. */
+static void segment_and_grant(struct rdn *n, const struct diw_addr *src, const struct diw_addr *dst, const uint8_t *p,
+			      uint32_t len)
+{
+	(void)dst;
+	if (src->ip[15] != 1 || new_grant.len)
+		return;
+	if (p[0] >> 4 == DIW_RD_DATA) {
+		memcpy(old_data.data, p, old_data.len = len - 4);
+	} else if (p[0] >> 4 == DIW_RD_GRANT) {
+		memcpy(new_grant.data, p, new_grant.len = len - 4);
+		n->node[1].deaf_from = n->now;
+		n->node[1].deaf_to = DIW_NEVER;
+	}
+}
+
+static uint32_t came_before;          /* the messages of node 0 that had come when node 1 was told */
+
+static void restart_gone(void *ctx, const struct diw_addr *peer, int errnum)
+{
+	came_before = rda_app[1].from[0].came;
+	rda_up.gone(ctx, peer, errnum);
+}
+
+/* A segment of node 0's earlier process comes in one burst with the GRANT of its next process. It is of the earlier
+ * one: it comes before node 1 is told that this process ended, or not at all. */
+START_TEST(a_burst_of_two_processes)
+{
+	const struct diw_addr src = rdn_addr(0);
+	struct diw_rd_cfg cfg = rda_cfg();
+	struct diw_link_up up = rda_up;
+	struct diw_link *lower;
+
+	up.gone = restart_gone;
+	new_grant.len = 0;
+	rda_begin(2);
+	rdn_stop(&rda_net, 1);
+	rdn_start(&rda_net, 1, &cfg, &up);
+	talk(0);
+	rda_net.tap = segment_and_grant;
+	rda_net.node[1].deaf_from = rda_net.now;
+	rda_net.node[1].deaf_to = rda_net.now + DIW_US;
+	rda_send(0, 1, 100);
+	ck_assert(!(old_data.data[1] & DIW_RD_NEW));
+	rda_kill(0);
+	rda_revive(0, &cfg);
+	rda_send(1, 0, 100);
+	rda_run(DIW_S);
+	ck_assert_uint_gt(new_grant.len, 0);
+	ck_assert_uint_eq(rda_app[1].from[0].gone, 0);
+	lower = ((struct rd *)rda_net.node[1].l)->lower;
+	lower->up->rx(lower->up_ctx, &src, (struct diw_link_rxseg[]){
+		{ .data = old_data.data, .len = old_data.len }, { .data = new_grant.data, .len = new_grant.len } }, 2,
+		rda_net.now);
+	ck_assert_uint_eq(rda_app[1].from[0].gone, 1);
+	ck_assert_uint_eq(rda_app[1].from[0].came, came_before);
+	rdn_free(&rda_net);
+}
+END_TEST
+
 TCase *tcase_rd_views(void)
 {
 	TCase *tc = tcase_create("views");
@@ -258,8 +390,10 @@ TCase *tcase_rd_views(void)
 	tcase_add_loop_test(tc, an_end_that_forgot_after_long, 0, 24);
 	tcase_add_loop_test(tc, an_end_that_stopped_is_told, 0, 40);
 	tcase_add_test(tc, an_end_that_was_given_up_is_told);
+	tcase_add_test(tc, an_old_reset_hides_no_giving_up);
 	tcase_add_test(tc, an_end_that_refused_is_told_when_it_was_given_up);
 	tcase_add_loop_test(tc, an_end_that_refused_after_many_segments, 1, 16);
+	tcase_add_test(tc, a_burst_of_two_processes);
 	tcase_add_loop_test(tc, a_restarted_end_speaks_first, 0, 25);
 	tcase_set_timeout(tc, 60);
 	return tc;

@@ -21,7 +21,7 @@ int (*kernel_refuse)(const struct msghdr *m, int call);
 int kernel_mtu, kernel_truncate;
 atomic_int kernel_sends, kernel_receives;
 void (*kernel_read)(void);
-void (*kernel_peek)(int fd);
+void (*kernel_peek)(int fd), (*kernel_looked)(int fd);
 
 uint32_t kernel_gso_of(const struct msghdr *m)
 {
@@ -78,11 +78,16 @@ static ssize_t found(ssize_t n)
 	return n;
 }
 
-ssize_t diw_sys_recvmsg(int fd, struct msghdr *m)
+ssize_t diw_sys_recvmsg(int fd, struct msghdr *m, int flags)
 {
-	ssize_t n = syscall(SYS_recvmsg, fd, m, 0);
+	ssize_t n = syscall(SYS_recvmsg, fd, m, flags);
 
 	kernel_receives++;
+	if (flags & MSG_PEEK) {
+		if (n >= 0 && kernel_looked)
+			kernel_looked(fd);
+		return n;
+	}
 	if (n >= 0 && kernel_truncate) {
 		kernel_truncate--;
 		m->msg_flags |= MSG_TRUNC;

@@ -15,6 +15,7 @@ extern int kernel_mtu;               /* the value of IP_MTU and IPV6_MTU; 0: the
 extern int kernel_truncate;          /* number of receives that report MSG_TRUNC */
 extern void (*kernel_read)(void);   /* called when a receive has had a datagram */
 extern void (*kernel_peek)(int fd); /* called once, when a receive has peeked and has found none */
+extern void (*kernel_looked)(int fd);        /* called when a look has had a datagram, which is still there */
 
 uint32_t kernel_gso_of(const struct msghdr *m);          /* UDP_SEGMENT of the message, or 0 */
 uint32_t kernel_bytes_of(const struct msghdr *m);

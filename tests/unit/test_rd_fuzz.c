@@ -41,8 +41,8 @@ static struct {
 	struct diw_ddp_hdr last[PEERS];      /* the header of the last segment of that peer */
 	struct diw_recv recv[RECVS];
 	struct diw_ddp_sge recv_sge;
-	bool taken[RECVS];
-	uint32_t begun, done;
+	bool taken[RECVS], room;
+	uint32_t begun, done, placed;
 } f;
 
 static uint32_t below(uint32_t n) { return (uint32_t)(diw_rng_next(&f.rng) % n); }
@@ -124,7 +124,7 @@ static void fuzz_give_back(void *ctx, struct diw_recv *r)
 }
 
 static uint32_t fuzz_posted(void *ctx) { (void)ctx; return RECVS; }
-static bool fuzz_room(void *ctx, uint32_t n) { (void)ctx, (void)n; return below(4); }
+static bool fuzz_room(void *ctx, uint32_t n) { (void)ctx, (void)n; return f.room; }
 
 static void fuzz_recv_done(void *ctx, struct diw_recv *r, const struct diw_ddp_seg *seg, uint16_t fault)
 {
@@ -193,13 +193,67 @@ static void body_put(const struct diw_ddp_hdr *h, uint8_t *p, uint32_t msn)
 }
 
 /* The segment has its own allocation of its exact length, so the sanitizer finds a read behind its end. */
+static int segment_rx(const struct diw_addr *src, const uint8_t *octets, uint32_t len, uint32_t placed)
+{
+	struct diw_link_rxseg seg = { .len = len, .placed = placed };
+	uint8_t *p = malloc(len > placed ? len - placed : 1);
+	int n;
+
+	memcpy(p, octets, len - placed);
+	seg.data = p;
+	n = diw_ddp_peers_up.rx(diw_rdmap_link_ctx(&f.r), src, &seg, 1, 1);
+	free(p);
+	return n;
+}
+
+/* The place of the octets from AT on, which the segment's first AT octets tell. The question changes nothing. */
+static uint8_t *segment_place(const struct diw_addr *src, const uint8_t *octets, uint32_t len, uint32_t at)
+{
+	const struct diw_rdmap_wr *done = diw_rdmap_rd_done(&f.r);
+	const struct diw_counters before = f.c;
+	struct iovec iov[DIW_LINK_IOV];
+	uint8_t *head = malloc(at);
+	const struct diw_link_rxseg seg = { .data = head, .len = len };
+	int n;
+
+	memcpy(head, octets, at);
+	n = diw_ddp_peers_up.reach(diw_rdmap_link_ctx(&f.r), src, &seg, at, iov, 1);
+	free(head);
+	ck_assert_ptr_eq(diw_rdmap_rd_done(&f.r), done);
+	ck_assert_mem_eq(&f.c, &before, sizeof before);
+	ck_assert_int_ge(n, 0);
+	ck_assert_int_le(n, 1);
+	if (!n)
+		return NULL;
+	ck_assert_uint_eq(iov->iov_len, len - at);
+	return iov->iov_base;
+}
+
+/* The segment is received in place if it has a place. Then it is taken. */
+static void segment_received(uint32_t peer, const uint8_t *octets, uint32_t len)
+{
+	uint32_t at = DIW_LINK_MAX_HDR + below(20), n;
+	const struct diw_addr src = peer_addr(peer);
+	uint8_t *to = at < len && below(2) ? segment_place(&src, octets, len, at) : NULL;
+	struct diw_ddp_hdr h;
+
+	if (!to) {
+		segment_rx(&src, octets, len, 0);
+		return;
+	}
+	memcpy(to, octets + at, len - at);
+	ck_assert_int_eq(segment_rx(&src, octets, len, len - at), 1);
+	ck_assert(!f.refused[peer]);
+	ck_assert_uint_eq(diw_ddp_hdr_decode(&h, &n, octets, len), 0);
+	ck_assert_mem_eq(to - (at - n), octets + n, len - n);
+	f.placed++;
+}
+
 static void segment_comes(void)
 {
 	uint32_t peer = below(PEERS), len = f.last[peer].length ? below(300) : 0, n;
 	struct diw_ddp_hdr h = header_draw(peer, &len);
-	const struct diw_addr src = peer_addr(peer);
-	uint8_t hdr[DIW_DDP_MAX_LEN], body[512], *p;
-	struct diw_link_rxseg seg = { 0 };
+	uint8_t octets[DIW_DDP_MAX_LEN + 512], body[512];
 
 	if (f.refused[peer]) {                  /* the peer begins anew */
 		f.refused[peer] = below(4);
@@ -217,20 +271,13 @@ static void segment_comes(void)
 		h.last = true;
 	}
 	body_put(&h, body, f.asked[peer].h.msn);
-	n = diw_ddp_hdr_encode(hdr, &h);
-	if (!below(10))
-		hdr[below(n)] = (uint8_t)below(256);
-	seg.len = n + len;
-	if (!below(50))
-		seg.len = below(seg.len);
-	p = malloc(seg.len ? seg.len : 1);
-	memcpy(p, hdr, seg.len < n ? seg.len : n);
-	if (seg.len > n)
-		memcpy(p + n, body, seg.len - n);
-	seg.data = p;
+	n = diw_ddp_hdr_encode(octets, &h);
+	memcpy(octets + n, body, sizeof body);
+	f.room = below(4);
 	f.last[peer] = h;
-	diw_ddp_peers_up.rx(diw_rdmap_link_ctx(&f.r), &src, &seg, 1, 1);
-	free(p);
+	if (!below(10))
+		octets[below(n)] = (uint8_t)below(256);
+	segment_received(peer, octets, below(50) ? n + len : below(n + len));
 }
 
 static void request_begins(void)
@@ -331,7 +378,7 @@ static void setup(uint64_t seed)
 	const struct diw_rdmap_attr attr = {
 		.type = &diw_rdmap_type_rd, .up = &fuzz_up, .requests = REQUESTS, .peers = 2,
 		.request_size = sizeof(struct diw_rdmap_wr) + 128, .ddp.c = &f.c, .ddp.stags = &f.stags,
-		.ddp.cfg.max_sources = 3, .ddp.cfg.qkey = QKEY, .ddp.user.pd = &f,
+		.ddp.cfg.max_sources = 1 + (uint32_t)seed % 3, .ddp.cfg.qkey = QKEY, .ddp.user.pd = &f,
 	};
 
 	f.rng.state = seed;
@@ -387,6 +434,7 @@ START_TEST(anything_may_come)
 	ck_assert_uint_gt(f.begun, STEPS / 100);
 	ck_assert_uint_gt(f.c.read_answered, 0);
 	ck_assert_uint_gt(f.c.rx_payload, 0);
+	ck_assert_uint_gt(f.placed, 0);
 	nothing_is_left();
 }
 END_TEST
