@@ -111,6 +111,7 @@ struct diw_engine {
 	const void *leader;          /* the waiter that sleeps on the descriptors, or for the progress thread the
 				      * engine */
 	uint64_t leader_until;
+	uint64_t look_at;            /* when a sleeper looks whether its descriptors are closed */
 	bool idle;                   /* the last leader's descriptors were not ready when it began to sleep */
 	uint64_t burst_ns, burst_gap;        /* time of the last burst; time between it and the one before */
 	atomic_ulong leader_seq;

@@ -9,6 +9,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/eventfd.h"
 #include "base/sys.h"
 #include "verbs/engine/int.h"
 
@@ -46,15 +47,6 @@ void diw_engine_init(struct diw_engine *e, uint64_t (*clock)(void *ctx), void *c
 	diw_list_init(&e->enlisted);
 }
 
-/* The epoll set holds kick_fd, of which it reports nothing. So a second registration fails (EEXIST) while both are the
- * engine's. */
-static int engine_register(struct diw_engine *e)
-{
-	struct epoll_event none = { 0 };
-
-	return epoll_ctl(e->epfd, EPOLL_CTL_ADD, e->kick_fd, &none);
-}
-
 int diw_engine_open(struct diw_engine *e, bool threaded, bool spins)
 {
 	e->threaded = threaded;
@@ -64,7 +56,7 @@ int diw_engine_open(struct diw_engine *e, bool threaded, bool spins)
 	e->kick_fd = diw_above_std(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 	e->thread_fd = diw_above_std(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 	e->alarm_fd = diw_above_std(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-	if (e->epfd >= 0 && e->kick_fd >= 0 && engine_register(e) < 0) {
+	if (e->epfd >= 0 && e->kick_fd >= 0 && diw_epoll_add_own(e->epfd, e->kick_fd) < 0) {
 		close(e->kick_fd);
 		e->kick_fd = -1;
 	}
@@ -73,15 +65,7 @@ int diw_engine_open(struct diw_engine *e, bool threaded, bool spins)
 
 bool diw_engine_has_fds(struct diw_engine *e)
 {
-	int before = errno;                     /* the caller may be about to return it */
-	bool has = e->epfd < 0 || e->kick_fd < 0;
-
-	if (!has && engine_register(e) == 0)    /* both numbers are the program's */
-		epoll_ctl(e->epfd, EPOLL_CTL_DEL, e->kick_fd, NULL);
-	else
-		has = has || errno == EEXIST;
-	errno = before;
-	return has;
+	return e->epfd < 0 || e->kick_fd < 0 || diw_epoll_has_own(e->epfd, e->kick_fd);
 }
 
 void diw_engine_close_fd(struct diw_engine *e, int fd)

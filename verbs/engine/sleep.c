@@ -39,6 +39,7 @@ struct nap {
 	unsigned seen;
 	bool on_sem;
 	bool counted;                /* among the followers of a thread that spins */
+	bool looks;                  /* behind the sleep: whether the program has closed the descriptors */
 };
 
 static void nap_end(const struct nap *nap)
@@ -80,27 +81,27 @@ static void nap_abandon(void *arg)
 	diw_engine_unlock(nap->e);
 }
 
-/* A program that closes all descriptors, as daemons do, has closed WAKE, too. The thread would not sleep any more. The
- * end of a connection may close others between their collection and the sleep. */
-static void nap_if_closed(const struct pollfd *wake)
+/* A program closes all descriptors, as daemons do, and may open others with these numbers. A thread that sleeps on them
+ * would be awake all the time. */
+static void nap_if_closed(const struct nap *nap)
 {
 	static atomic_bool told;
 
-	if (!(wake->revents & POLLNVAL))
+	if (!nap->looks || diw_engine_has_fds(nap->e))
 		return;
 	if (!atomic_exchange(&told, true))
 		diw_log(DIW_LOG_TELL, "the program has closed descriptors of a device, which can only be destroyed");
 	diw_wait_ppoll(NULL, 0, &(struct timespec){ .tv_nsec = CLOSED_NS });
 }
 
-static int nap_on_fds(struct nap *nap, struct pollfd *p, nfds_t n, const struct pollfd *wake, const struct timespec *ts)
+static int nap_on_fds(struct nap *nap, struct pollfd *p, nfds_t n, const struct timespec *ts)
 {
 	int rc;
 
 	pthread_cleanup_push(nap_abandon, nap);
 	rc = diw_wait_ppoll(p, n, ts);
 	if (rc > 0)
-		nap_if_closed(wake);
+		nap_if_closed(nap);
 	pthread_cleanup_pop(0);
 	return rc;
 }
@@ -146,7 +147,7 @@ static bool alarm_covers(struct diw_engine *e, uint64_t now, uint64_t until)
 
 bool diw_sleep_on_fds(struct diw_engine *e, struct diw_waiter *w, uint64_t now, uint64_t until)
 {
-	struct nap nap = { .e = e, .w = w, .seen = e->departures };
+	struct nap nap = { .e = e, .w = w, .seen = e->departures, .looks = now >= e->look_at };
 	struct pollfd p[DIW_ENGINE_FDS + 2];
 	struct timespec ts = timespec_of(until > now ? until - now : 0);
 	int ready, n = diw_ready_pollfds(e, p), wake_fd = w ? e->kick_fd : e->thread_fd;
@@ -155,10 +156,12 @@ bool diw_sleep_on_fds(struct diw_engine *e, struct diw_waiter *w, uint64_t now, 
 	fixed_rest(e);
 	p[n] = (struct pollfd){ .fd = wake_fd, .events = POLLIN };
 	p[n + 1] = (struct pollfd){ .fd = e->alarm_fd, .events = POLLIN };
+	if (nap.looks)
+		e->look_at = now + CLOSED_NS;
 	e->leader_until = until;
 	e->asleep++;
 	diw_engine_unlock(e);
-	ready = nap_on_fds(&nap, p, (nfds_t)n + 1 + alarmed, &p[n], alarmed || until == DIW_NEVER ? NULL : &ts);
+	ready = nap_on_fds(&nap, p, (nfds_t)n + 1 + alarmed, alarmed || until == DIW_NEVER ? NULL : &ts);
 	interrupted = ready < 0 && errno == EINTR;
 	if (p[n].revents)
 		diw_eventfd_clear(wake_fd);

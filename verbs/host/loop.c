@@ -15,16 +15,22 @@
 #include "verbs/host/fork.h"
 
 #define POLL_NS (10 * DIW_MS)                /* poll interval for a device whose step no other thread runs */
-#define BATCH 64
+#define LOOP_BATCH 64
 #define CLOSED_US 10000                      /* the thread's pause when the program has closed its epoll set */
+
+#define LEAVES_US 50                         /* between two looks whether a thread has left its loop */
 
 struct diw_loop_thread {
 	struct diw_loop *loop;
+	struct diw_loop_thread *older;       /* it was abandoned, and may be in the same loop still */
 	pthread_t thread;
 	int epfd, kick;
 	unsigned generation;                 /* fork generation of the process that started it */
-	bool stop, itself;                   /* itself: one of its watches stopped it, or it cannot be woken, so no
-					      * thread joins it */
+	bool detached;                       /* one of its watches stopped it, or it cannot be woken, so no thread joins
+					      * it */
+	atomic_bool stop;                    /* set with the lock */
+	atomic_bool inside;                  /* it uses `loop`: set before it looks at `stop` */
+	atomic_uint owners;                  /* the thread itself, and its loop */
 };
 
 /* ---- The thread ---- */
@@ -79,25 +85,18 @@ static void loop_serve(struct diw_loop_thread *t, const struct epoll_event *got,
 	loop_serve_due(l, diw_clock_ns());
 }
 
-/* False: the program has closed the descriptors. The set holds KICK already, or holds another file now. */
 static bool loop_has_fds(const struct diw_loop_thread *t)
 {
-	struct epoll_event ev = { .events = EPOLLIN };
-	int before = errno;                     /* the caller may be about to return it */
-	bool has = false;
-
-	if (epoll_ctl(t->epfd, EPOLL_CTL_ADD, t->kick, &ev) == 0)
-		epoll_ctl(t->epfd, EPOLL_CTL_DEL, t->kick, NULL);
-	else
-		has = errno == EEXIST;
-	errno = before;
-	return has;
+	return diw_epoll_has_own(t->epfd, t->kick);
 }
 
-static void loop_thread_free(struct diw_loop_thread *t)
+static void loop_thread_release(struct diw_loop_thread *t)
 {
-	bool own = t->epfd < 0 || t->kick < 0 || loop_has_fds(t);
+	bool own;
 
+	if (atomic_fetch_sub(&t->owners, 1) != 1)
+		return;
+	own = t->epfd < 0 || t->kick < 0 || loop_has_fds(t);
 	if (own && t->epfd >= 0)
 		close(t->epfd);
 	if (own && t->kick >= 0)
@@ -108,23 +107,27 @@ static void loop_thread_free(struct diw_loop_thread *t)
 static void *loop_main(void *arg)
 {
 	struct diw_loop_thread *t = arg;
-	struct epoll_event got[BATCH];
+	struct epoll_event got[LOOP_BATCH];
 	int n, ms = -1;
 	bool stop = false;
 
 	while (!stop) {
-		n = epoll_wait(t->epfd, got, BATCH, ms);
+		n = epoll_wait(t->epfd, got, LOOP_BATCH, ms);
 		if (n < 0 && errno != EINTR)            /* the program has closed the set */
 			usleep(CLOSED_US);
+		atomic_store(&t->inside, true);
+		if (atomic_load(&t->stop))              /* there may be no loop any more */
+			break;
 		pthread_mutex_lock(t->loop->lock);
-		if (!t->stop)
+		if (!atomic_load(&t->stop))
 			loop_serve(t, got, n);
-		stop = t->stop;
+		stop = atomic_load(&t->stop);
 		ms = loop_sleep_ms(t->loop);
 		pthread_mutex_unlock(t->loop->lock);
+		atomic_store(&t->inside, false);
 	}
-	if (t->itself)
-		loop_thread_free(t);
+	atomic_store(&t->inside, false);
+	loop_thread_release(t);
 	return NULL;
 }
 
@@ -151,13 +154,15 @@ static void loop_thread_set(struct diw_loop *l, struct diw_loop_thread *t)
 }
 
 /* The program has closed the thread's descriptors, and those of the watches. The thread ends if it wakes again; a new
- * one does its work. */
-static void loop_abandon(struct diw_loop *l)
+ * one does its work. Returns it. */
+static struct diw_loop_thread *loop_abandon(struct diw_loop *l)
 {
+	struct diw_loop_thread *t = l->thread;
 	struct diw_list *p, *next;
 
-	l->thread->stop = l->thread->itself = true;
-	pthread_detach(l->thread->thread);
+	atomic_store(&t->stop, true);
+	t->detached = true;
+	pthread_detach(t->thread);
 	loop_thread_set(l, NULL);
 	diw_list_for_each_safe(p, next, &l->watches) {
 		struct diw_watch *w = diw_container(p, struct diw_watch, link);
@@ -166,6 +171,7 @@ static void loop_abandon(struct diw_loop *l)
 			diw_list_del(p);
 		w->fd = -1;
 	}
+	return t;
 }
 
 static int loop_start(struct diw_loop *l)
@@ -173,22 +179,24 @@ static int loop_start(struct diw_loop *l)
 	struct diw_loop_thread *t;
 	int rc;
 
-	if (l->thread && !loop_has_fds(l->thread))
-		loop_abandon(l);
-	if (l->thread)
+	if (l->thread && loop_has_fds(l->thread))
 		return 0;
 	t = calloc(1, sizeof *t);
 	if (!t)
 		return -ENOMEM;
+	t->older = l->thread ? loop_abandon(l) : NULL;
 	t->loop = l;
 	t->generation = diw_fork_generation();
 	t->epfd = diw_above_std(epoll_create1(EPOLL_CLOEXEC));
 	t->kick = diw_above_std(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+	atomic_init(&t->owners, 2);
 	rc = loop_spawn(t);
-	if (rc == 0)
+	if (rc == 0) {
 		loop_thread_set(l, t);
-	else
-		loop_thread_free(t);
+	} else {
+		atomic_store(&t->owners, 1);    /* an older thread keeps its own memory */
+		loop_thread_release(t);
+	}
 	return rc;
 }
 
@@ -207,33 +215,53 @@ static bool loop_rouse(struct diw_loop *l)
 struct diw_loop_thread *diw_loop_stop(struct diw_loop *l)
 {
 	struct diw_loop_thread *t = l->thread;
-	bool heard = true;
+	bool heard = true, mine;
 
 	while (!diw_list_empty(&l->watches))
 		diw_list_del(l->watches.next);
-	if (t && t->generation == diw_fork_generation()) {
-		t->stop = true;
+	mine = t && t->generation == diw_fork_generation();
+	if (mine) {
+		atomic_store(&t->stop, true);
 		heard = loop_has_fds(t) && loop_rouse(l);
 	}
 	loop_thread_set(l, NULL);
 	if (!t)
 		return NULL;
-	if (!t->stop) {
-		loop_thread_free(t);
+	if (!mine) {                            /* the parent has the thread */
+		atomic_store(&t->owners, 1);
+		loop_thread_release(t);
 		return NULL;
 	}
-	t->itself = !heard || pthread_equal(t->thread, pthread_self());
-	if (t->itself)
+	t->detached = !heard || pthread_equal(t->thread, pthread_self());
+	if (t->detached)
 		pthread_detach(t->thread);
-	return t->itself ? NULL : t;
+	if (!pthread_equal(t->thread, pthread_self()))
+		return t;
+	for (struct diw_loop_thread *older; t; t = older) {
+		older = t->older;
+		loop_thread_release(t);
+	}
+	return NULL;
+}
+
+/* A thread that cannot be woken sleeps on. If it has just woken, it leaves the loop before the loop may be freed. */
+static void loop_thread_leave(struct diw_loop_thread *t)
+{
+	if (!t->detached)
+		pthread_join(t->thread, NULL);
+	while (atomic_load(&t->inside))
+		usleep(LEAVES_US);
+	loop_thread_release(t);
 }
 
 void diw_loop_join(struct diw_loop_thread *t)
 {
-	if (!t)
-		return;
-	pthread_join(t->thread, NULL);
-	loop_thread_free(t);
+	while (t) {
+		struct diw_loop_thread *older = t->older;
+
+		loop_thread_leave(t);
+		t = older;
+	}
 }
 
 /* ---- Watches ---- */

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/sys.h"
 
-#define TRIES 64                     /* to find a port whose partner is free, too */
+#define PORT_TRIES 64                /* to find a port whose partner is free, too */
 
 uint16_t diw_port_dial(struct diw_addr *to)
 {
@@ -107,7 +107,7 @@ static int hold_any(struct diw_addr *local, const struct diw_port_hold *how)
 	uint16_t port = 0;
 	int fd = -EADDRINUSE;
 
-	for (int i = 0; i < TRIES && fd == -EADDRINUSE; i++) {
+	for (int i = 0; i < PORT_TRIES && fd == -EADDRINUSE; i++) {
 		int first = bound_socket(*local, 0, how, false);
 
 		if (first < 0)
