@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Whether peers that the application waits for are alive. The link gives up a peer that does not acknowledge requests,
- * but a receive that waits, or an operation whose messages are acknowledged, has no request under way. So a peer from
- * which nothing came since the last sweep gets a Write of no octets. It consumes no receive and changes no memory, and
- * the peer's link acknowledges it while the peer's program computes (docs/ud-profile.md section 18.8). When the link
- * has noticed that the peer may have given this end up, the peer is asked by a message.
+ * but a receive that waits, or an operation whose messages are acknowledged, has no request under way. A sweep looks at
+ * all operations, once a second. Each peer that one of them waits for gets at most one message in a sweep:
+ *
+ *   since the last sweep                                 sent to the peer
+ *   a message of the peer came                           nothing
+ *   the link has met the peer, or noticed that the       ASK: the peer answers with GONE if this end is gone for it
+ *   peer may have given this end up, after the last ASK
+ *   nothing came, for `patience` sweeps                  a Write of no octets, which consumes no receive and changes
+ *                                                        no memory. The peer's link acknowledges it while the peer's
+ *                                                        program computes (docs/ud-profile.md section 18.8)
  */
 #include <time.h>
 
@@ -24,8 +30,8 @@ static uint64_t alive_clock(void)
 	return (uint64_t)ts.tv_sec * DIW_S + (uint64_t)ts.tv_nsec;
 }
 
-/* The peer that OP waits for without a request under way; NULL: none. A posted receive has it in its key. A receive for
- * many messages that takes no more waits for these alone. */
+/* The peer that OP waits for without a request under way; NULL: none. A posted receive has the peer in its key. A
+ * receive for many messages that was released waits for messages under way, which are operations by themselves. */
 static struct glue_peer *alive_awaited(const struct glue_op *op)
 {
 	if (op->ended || (op->requests && op->kind != GLUE_OP_ATOMIC))
@@ -38,9 +44,9 @@ static struct glue_peer *alive_awaited(const struct glue_op *op)
 	}
 }
 
-/* Looks at the association with P. If another process has got P's address, what waited for P fails. *RENEWED is the
+/* If the link has noticed that another process has P's address, the operations that wait for P fail. *RENEWED is the
  * last time at which the link met P, or P may have given this end up: diw_qp_peer(); 0: not known. */
-static void alive_association(struct glue_ep *ep, struct glue_peer *p, uint64_t *renewed)
+static void alive_check_link(struct glue_ep *ep, struct glue_peer *p, uint64_t *renewed)
 {
 	uint64_t restarted = 0;
 
@@ -49,8 +55,8 @@ static void alive_association(struct glue_ep *ep, struct glue_peer *p, uint64_t 
 		diw_glue_peer_replaced(ep, p, restarted);
 }
 
-/* Asks P whether this end is gone for it. P's link acknowledges a Write although everything with this end fails at P.
- * So P's program has to say so. */
+/* Sends ASK, which is GONE with status 0. P's link acknowledges a Write although this end is gone for P's program. So
+ * the program has to answer. */
 static void alive_question(struct glue_ep *ep, struct glue_peer *p, uint64_t renewed)
 {
 	const struct glue_hdr h = { .kind = GLUE_GONE };
@@ -59,8 +65,9 @@ static void alive_question(struct glue_ep *ep, struct glue_peer *p, uint64_t ren
 		p->asked = renewed;
 }
 
-/* The time between Writes to a silent peer doubles, so that peers that wait for each other send little. */
-static void alive_ask(struct glue_ep *ep, struct glue_peer *p, uint8_t sweep)
+/* The time between Writes to a silent peer doubles, up to ALIVE_PATIENCE sweeps, so that peers that wait for each other
+ * send little. */
+static void alive_check_peer(struct glue_ep *ep, struct glue_peer *p, uint8_t sweep)
 {
 	bool heard = p->heard;
 	uint64_t renewed;
@@ -69,7 +76,7 @@ static void alive_ask(struct glue_ep *ep, struct glue_peer *p, uint8_t sweep)
 		return;
 	p->swept = sweep;
 	p->heard = false;
-	alive_association(ep, p, &renewed);
+	alive_check_link(ep, p, &renewed);
 	if (heard) {
 		p->silent = 0;
 		p->patience = 1;
@@ -83,7 +90,7 @@ static void alive_ask(struct glue_ep *ep, struct glue_peer *p, uint8_t sweep)
 
 void diw_glue_alive_wait(struct glue_ep *ep, struct glue_peer *p)
 {
-	alive_ask(ep, p, ep->domain->sweep);
+	alive_check_peer(ep, p, ep->domain->sweep);
 }
 
 void diw_glue_alive_look(struct glue_domain *d)
@@ -101,11 +108,11 @@ void diw_glue_alive_look(struct glue_domain *d)
 	}
 	end = d->ops.fresh - d->sweep_at_op < ALIVE_SLICE ? d->ops.fresh : d->sweep_at_op + ALIVE_SLICE;
 	for (; d->sweep_at_op < end; d->sweep_at_op++) {
-		const struct glue_op *op = (const struct glue_op *)(void *)(d->ops.base + d->sweep_at_op * d->ops.size);
+		const struct glue_op *op = diw_pool_at(&d->ops, d->sweep_at_op);
 		struct glue_peer *p = alive_awaited(op);
 
 		if (p && op->ep->enabled)
-			alive_ask(op->ep, p, d->sweep);
+			alive_check_peer(op->ep, p, d->sweep);
 	}
 }
 

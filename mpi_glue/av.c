@@ -34,7 +34,7 @@ static struct glue_peer *av_new(struct glue_av *av, const struct diw_addr *addr)
 	if (!p)
 		return NULL;
 	*p = (struct glue_peer){ .next = *head, .addr = *addr,
-				 .index = (uint32_t)((size_t)((uint8_t *)p - av->peers.base) / av->peers.size),
+				 .index = diw_pool_index(&av->peers, p),
 				 .fi_addr = FI_ADDR_NOTAVAIL, .patience = 1, .restarted = diw_clock_ns() };
 	*head = p;
 	return p;
@@ -61,7 +61,7 @@ static void peers_mark(const struct glue_av *av, bool used)
 	const struct diw_pool *ops = &av->domain->ops;
 
 	for (uint32_t i = 0; i < ops->fresh; i++) {
-		struct glue_peer *p = op_peer((struct glue_op *)(void *)(ops->base + i * ops->size));
+		struct glue_peer *p = op_peer(diw_pool_at(ops, i));
 
 		if (p)
 			p->used = used;
@@ -75,7 +75,7 @@ static void peer_expect(const struct glue_av *av, struct glue_peer *p)
 
 	p->expected = true;
 	for (uint32_t i = 0; i < ops->fresh; i++) {
-		struct glue_op *op = (struct glue_op *)(void *)(ops->base + i * ops->size);
+		struct glue_op *op = diw_pool_at(ops, i);
 
 		op->earlier |= op_peer(op) == p;
 	}

@@ -121,6 +121,12 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *e, uint64_
 	return rc;
 }
 
+/* False: the program has closed the descriptors. Only a queue that could not be opened has some of them. */
+static bool cq_has_fds(const struct glue_cq *cq)
+{
+	return cq->timer < 0 || diw_epoll_has_own(cq->epoll, cq->wake);
+}
+
 /* While there are operations, a program that sleeps looks once in a sweep of alive.c. */
 static void cq_set_timer(struct glue_cq *cq)
 {
@@ -131,7 +137,7 @@ static void cq_set_timer(struct glue_cq *cq)
 	if (now < cq->timer_at || (!waits && !cq->timer_at))
 		return;
 	cq->timer_at = waits ? now + CQ_LOOK : 0;
-	if (timerfd_settime(cq->timer, 0, &in, NULL) < 0)
+	if (cq_has_fds(cq) && timerfd_settime(cq->timer, 0, &in, NULL) < 0)
 		GLUE_LOG("timerfd: %s\n", strerror(errno));
 }
 
@@ -225,12 +231,12 @@ static struct fi_ops_cq cq_ops = {
 
 static void cq_delete(struct glue_cq *cq)
 {
-	if (cq->timer >= 0)
-		close(cq->timer);
-	if (cq->wake >= 0)
-		close(cq->wake);
-	if (cq->epoll >= 0)
-		close(cq->epoll);
+	int fds[] = { cq->timer, cq->wake, cq->epoll };
+	bool own = cq_has_fds(cq);
+
+	for (size_t i = 0; own && i < sizeof fds / sizeof *fds; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
 	free(cq);
 }
 
@@ -285,11 +291,11 @@ static int cq_open_wait(struct glue_cq *cq)
 
 	cq->epoll = diw_above_std(epoll_create1(EPOLL_CLOEXEC));
 	cq->wake = cq->epoll < 0 ? -1 : diw_above_std(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	cq->timer = cq->wake < 0 ? -1 : diw_above_std(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-	if (cq->timer < 0)
-		return -errno;
-	rc = diw_glue_cq_watch(cq, cq->wake);
-	return rc < 0 ? rc : diw_glue_cq_watch(cq, cq->timer);
+	rc = cq->wake < 0 ? -errno : diw_glue_cq_watch(cq, cq->wake);
+	if (rc < 0)
+		return rc;
+	cq->timer = diw_above_std(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+	return cq->timer < 0 ? -errno : diw_glue_cq_watch(cq, cq->timer);
 }
 
 int diw_glue_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **out, void *ctx)

@@ -23,11 +23,6 @@ int diw_glue_no_ops(struct fid *fid, const char *name, uint64_t flags, void **op
 	return -FI_ENOSYS;
 }
 
-static uint32_t op_index(const struct glue_domain *d, const struct glue_op *op)
-{
-	return (uint32_t)((size_t)((const uint8_t *)op - d->ops.base) / d->ops.size);
-}
-
 struct glue_op *diw_glue_op_get(struct glue_ep *ep, enum glue_op_kind kind)
 {
 	struct glue_domain *d = ep->domain;
@@ -36,7 +31,7 @@ struct glue_op *diw_glue_op_get(struct glue_ep *ep, enum glue_op_kind kind)
 
 	if (!op)
 		return NULL;
-	id = diw_glue_id_next(op->id, op_index(d, op));
+	id = diw_glue_id_next(op->id, diw_pool_index(&d->ops, op));
 	memset(op, 0, offsetof(struct glue_op, hdr));
 	op->id = id;
 	op->domain = d;
@@ -49,9 +44,7 @@ struct glue_op *diw_glue_op_get(struct glue_ep *ep, enum glue_op_kind kind)
 
 struct glue_op *diw_glue_op_new(struct glue_ep *ep, enum glue_op_kind kind)
 {
-	const struct diw_pool *ops = &ep->domain->ops;
-
-	return ops->cap - ops->used > GLUE_OPS_KEPT ? diw_glue_op_get(ep, kind) : NULL;
+	return glue_ops_free(ep->domain) > GLUE_OPS_KEPT ? diw_glue_op_get(ep, kind) : NULL;
 }
 
 void diw_glue_op_count(struct glue_op *op, uint32_t *counter)
@@ -83,7 +76,7 @@ void diw_glue_op_put(struct glue_op *op)
 struct glue_op *diw_glue_op_find(struct glue_domain *d, uint32_t id)
 {
 	uint32_t index = id & (GLUE_OPS - 1);
-	struct glue_op *op = (struct glue_op *)(void *)(d->ops.base + index * d->ops.size);
+	struct glue_op *op = diw_pool_at(&d->ops, index);
 
 	return index < d->ops.fresh && op->id == id && op->kind != GLUE_OP_FREE && !op->ended ? op : NULL;
 }
@@ -145,6 +138,15 @@ void diw_glue_op_end(struct glue_op *op, int err)
 	diw_glue_cq_push(cq, op);
 }
 
+void diw_glue_lock_wait(struct glue_domain *d)
+{
+	pthread_mutex_lock(&d->turn);
+	atomic_store_explicit(&d->wanted, true, memory_order_relaxed);
+	pthread_mutex_lock(&d->lock);
+	atomic_store_explicit(&d->wanted, false, memory_order_relaxed);
+	pthread_mutex_unlock(&d->turn);
+}
+
 void diw_glue_progress(struct glue_domain *d)
 {
 	__atomic_store_n(&d->looked, d->looked + 1, __ATOMIC_RELAXED);
@@ -152,7 +154,8 @@ void diw_glue_progress(struct glue_domain *d)
 		diw_glue_port_poll(diw_container(n, struct glue_ep, link));
 }
 
-/* ---- fork(2): no other thread holds a lock at the fork, so that all are free in the child. ---- */
+/* ---- fork(2): no other thread holds a domain's lock at the fork, so that all are free in the child. A thread that
+ * waits for one has its turn, which the child gives to nobody. ---- */
 
 static pthread_mutex_t domains_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct diw_list domains = { &domains, &domains };
@@ -179,8 +182,13 @@ static void domains_after_fork(void)
 
 static void domains_in_child(void)
 {
-	for (struct diw_list *n = domains.next; n != &domains; n = n->next)
-		domain_of_process(n)->forked = true;
+	for (struct diw_list *n = domains.next; n != &domains; n = n->next) {
+		struct glue_domain *d = domain_of_process(n);
+
+		d->forked = true;
+		d->wanted = false;
+		pthread_mutex_init(&d->turn, NULL);
+	}
 	domains_after_fork();
 }
 
@@ -212,6 +220,7 @@ static void domain_free(struct glue_domain *d)
 	diw_glue_progress_end(d);
 	if (d->set.port->end)
 		d->set.port->end(d);
+	diw_glue_threads_close(d);
 	if (d->memory)
 		diw_mr_dereg(d->memory);
 	if (d->pd)
@@ -220,6 +229,7 @@ static void domain_free(struct glue_domain *d)
 		diw_dev_close(d->dev);
 	diw_arena_fini(&d->arena);
 	pthread_mutex_destroy(&d->lock);
+	pthread_mutex_destroy(&d->turn);
 	diw_glue_fabric_unuse(&d->fabric->fid);
 	free(d);
 }
@@ -287,6 +297,7 @@ int diw_glue_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct
 	d->virt_addr = info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
 	d->prov_key = info->domain_attr->mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC);
 	pthread_mutex_init(&d->lock, NULL);
+	pthread_mutex_init(&d->turn, NULL);
 	diw_list_init(&d->eps);
 	diw_list_init(&d->inboxes);
 	domain_enlist(d);
@@ -301,6 +312,8 @@ int diw_glue_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct
 		rc = diw_pd_alloc(d->dev, &d->pd);
 	if (rc == 0)
 		rc = diw_mr_reg(d->pd, (void *)(uintptr_t)1, GLUE_USER_END - 1, DIW_ACCESS_LOCAL_WRITE, &d->memory);
+	if (rc == 0 && (d->automatic || d->set.port->threaded))
+		rc = diw_glue_threads_open(d);
 	if (rc == 0 && d->automatic)
 		rc = diw_glue_progress_begin(d);
 	if (rc == 0 && d->set.port->begin)

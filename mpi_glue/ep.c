@@ -164,7 +164,7 @@ static void ep_forget_ops(struct glue_ep *ep)
 	struct diw_pool *ops = &ep->domain->ops;
 
 	for (uint32_t i = 0; i < ops->fresh; i++) {
-		struct glue_op *op = (struct glue_op *)(void *)(ops->base + i * ops->size);
+		struct glue_op *op = diw_pool_at(ops, i);
 
 		if (op->kind != GLUE_OP_FREE && op->ep == ep && !op->ended)
 			diw_glue_op_put(op);

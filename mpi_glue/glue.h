@@ -34,6 +34,7 @@
 #include <rdma/fi_tagged.h>
 #include <rdma/providers/fi_log.h>
 #include <rdma/providers/fi_prov.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/uio.h>
 
@@ -41,13 +42,15 @@
 #include "base/pool.h"
 #include "mpi_glue/match.h"
 #include "mpi_glue/msg_hdr.h"
-#include "verbs/diw.h"
+#include "verbs/diw_provider.h"
 
 #define GLUE_IOV 4u                      /* vectors of one operation */
 /* Operations of a domain that exist at a time, unexpected messages included. */
 #define GLUE_OPS (1u << GLUE_OP_BITS)
 /* Of these, those that no call of the application takes, but for a message that has come: what arrives needs some. */
-#define GLUE_OPS_KEPT 256u
+#define GLUE_OPS_KEPT 2048u
+/* Operations that a received Send needs at most: one for each of its messages, and one while it waits. */
+#define GLUE_SEND_OPS (1 + GLUE_PACK / GLUE_HDR_MIN)
 #define GLUE_PEERS (1u << 20)            /* addresses that an address vector takes */
 /* Addresses that an address vector knows by their messages alone: as many peers as the link knows at a time. */
 #define GLUE_LEARNED 16384u
@@ -95,7 +98,8 @@ struct glue_domain {
 	struct diw_pd *pd;
 	struct diw_mr *memory;           /* the whole address space, for local access only */
 	struct glue_settings set;
-	pthread_mutex_t lock;
+	pthread_mutex_t lock, turn;      /* `turn`: of the thread that waits for `lock` next */
+	atomic_bool wanted;              /* a thread has the turn */
 	bool locks;                      /* threads of the application may call at the same time */
 	bool virt_addr, prov_key;        /* peers name registered memory by its addresses; by the provider's keys */
 	struct diw_arena arena;
@@ -104,10 +108,10 @@ struct glue_domain {
 	struct diw_list inboxes;         /* peers whose Sends wait */
 	uint32_t users;                  /* its objects */
 	struct diw_list regions[GLUE_REGIONS];   /* hash table by STag */
-	bool automatic;                  /* progress.c: the thread is wanted; it runs; it is to end */
+	bool automatic;                  /* progress.c: the thread is wanted; it runs; all threads are to end */
 	bool runs, stop;
 	pthread_t thread;
-	int epoll, wake;                 /* what the thread waits for; -1: no thread */
+	int epoll, wake;                 /* the endpoints' channels; wakes all threads. -1: no thread */
 	bool forked;                     /* in a child of fork(2): the threads are the parent's */
 	struct diw_list of_process;
 	uint64_t looked;                 /* how often the application has looked for completions */
@@ -245,6 +249,7 @@ struct glue_buf {
 	struct diw_pool *pool;
 	uint32_t op;                     /* of a Send: the id of its operation, or 0 */
 	struct glue_peer *to;            /* of a Send */
+	uint32_t others;                 /* messages in it that are kept, besides one */
 	uint8_t data[];
 };
 
@@ -298,6 +303,7 @@ struct glue_ep {
 	struct diw_pool rx, tx, small;
 	uint32_t sending;                /* send requests that are not complete */
 	uint32_t missing;                /* receives without a buffer */
+	const struct glue_peer *packs;   /* the last post is a Send to it that takes further messages; or NULL */
 	uint64_t dropped[GLUE_DROPS];
 	int counter[GLUE_COUNTS];        /* indices of the queue pairs' counters of the same, which diw stat shows */
 };
@@ -305,7 +311,14 @@ struct glue_ep {
 extern struct fi_provider diw_glue_provider;
 #define GLUE_LOG(...) FI_WARN(&diw_glue_provider, FI_LOG_CORE, __VA_ARGS__)
 
-static inline void glue_lock(struct glue_domain *d) { if (d->locks) pthread_mutex_lock(&d->lock); }
+/* A thread that polls takes the lock again at once, and a thread that the mutex wakes would come too late. So the lock
+ * is not taken past a thread that waits. */
+void diw_glue_lock_wait(struct glue_domain *d);
+static inline void glue_lock(struct glue_domain *d)
+{
+	if (d->locks && (atomic_load_explicit(&d->wanted, memory_order_relaxed) || pthread_mutex_trylock(&d->lock)))
+		diw_glue_lock_wait(d);
+}
 static inline void glue_unlock(struct glue_domain *d) { if (d->locks) pthread_mutex_unlock(&d->lock); }
 
 /* ---- getinfo.c ---- */
@@ -319,6 +332,7 @@ int diw_glue_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct
 struct glue_op *diw_glue_op_get(struct glue_ep *ep, enum glue_op_kind kind);     /* NULL: no room */
 /* The same for an operation that is not complete until something arrives. NULL: what is left is for what arrives. */
 struct glue_op *diw_glue_op_new(struct glue_ep *ep, enum glue_op_kind kind);
+static inline uint32_t glue_ops_free(const struct glue_domain *d) { return d->ops.cap - d->ops.used; }
 void diw_glue_op_put(struct glue_op *op);
 struct glue_op *diw_glue_op_find(struct glue_domain *d, uint32_t id);    /* NULL: no operation with this id is under
 									  * way */
@@ -341,7 +355,15 @@ uint32_t diw_glue_mr_stag(const struct glue_domain *d, uint64_t key);
 void *diw_glue_mr_resolve(struct glue_domain *d, uint32_t stag, uint64_t to, uint64_t len, uint64_t access);
 
 /* progress.c */
-int diw_glue_thread_create(pthread_t *thread, void *(*run)(void *), void *arg);
+/* Threads of a domain sleep on `wake` and a descriptor of their own. A thread that has lost them to the program is
+ * cancelled at its end. It can be cancelled in its sleep alone, where it holds nothing. */
+int diw_glue_threads_open(struct glue_domain *d);
+void diw_glue_threads_close(struct glue_domain *d);
+int diw_glue_thread_create(pthread_t *thread, void *(*run)(void *), struct glue_domain *d);
+void diw_glue_thread_began(const char *name);
+bool diw_glue_thread_stops(const struct glue_domain *d);
+void diw_glue_thread_sleep(struct glue_domain *d, int fd, int ms);       /* FD -1: none */
+void diw_glue_thread_end(struct glue_domain *d, pthread_t thread);
 int diw_glue_progress_begin(struct glue_domain *d);
 void diw_glue_progress_end(struct glue_domain *d);
 int diw_glue_progress_watch(struct glue_domain *d, int fd);

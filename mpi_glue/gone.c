@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Peers that are gone. RD has given up messages to such a peer, and the sends of some of these are complete already. No
- * later message may arrive in their place, so everything with this peer fails. This ends when its address is inserted
- * again, or another process sends from it.
+ * Peers that are gone. The application may have the completions of messages that RD has then given up. A later message
+ * must not arrive in their place, so everything with such a peer fails. `gone` of struct glue_peer is the state:
  *
- * When an RC connection is lost (port_rc.c), everything that waits for its peer fails, and a new connection may follow.
- * The same holds when another process gets the address of an RD peer to which no message was given up.
+ *   state   gone      sends to the peer      its messages                     becomes the other state when
+ *   present 0         leave                  are taken                        RD gives up a request to it, or it sends
+ *                                                                             GONE with an errno:
+ *                                                                             diw_glue_peer_gone()
+ *   gone    an errno  fail with this errno   are dropped, but for GONE. The   its address is inserted again (av.c), or
+ *                                            peer is told: GONE               another process has the address:
+ *                                                                             diw_glue_peer_replaced()
+ *
+ * Three events end what waits for the peer (peer_lost()): it becomes gone; another process has its address; its RC
+ * connection is lost (port_rc.c), behind which a new connection may follow.
  */
 #include "mpi_glue/glue.h"
 
@@ -13,7 +20,7 @@ struct lost_search {
 	struct glue_peer *peer;
 	struct match *match;
 	int err;
-	bool earlier;                    /* of what waits: only what is older than the insertion of the address */
+	bool earlier;                    /* only operations that are older than the insertion of the address */
 };
 
 static bool lost_receive(struct match_key *k, void *arg)
@@ -33,8 +40,8 @@ static void lost_receives(struct match *m, struct lost_search s)
 	diw_match_each(m, lost_receive, &s);
 }
 
-/* An operation that waits for an answer of the peer. One with requests under way ends when these have failed; the
- * requests of an atomic operation are the missing answers. */
+/* Fails an operation that waits for an answer of the peer. One with requests under way ends when these have failed. The
+ * requests of an atomic operation are answers that will not come, so it ends at once. */
 static void lost_op(struct glue_op *op, int err)
 {
 	if (op->requests && op->kind != GLUE_OP_ATOMIC)
@@ -43,18 +50,25 @@ static void lost_op(struct glue_op *op, int err)
 		diw_glue_op_end(op, err);
 }
 
-static bool op_waits(const struct glue_op *op)
+static bool op_awaits_peer(const struct glue_op *op)
 {
 	return op->kind == GLUE_OP_SEND || op->kind == GLUE_OP_RECV || op->kind == GLUE_OP_READ ||
 	       op->kind == GLUE_OP_WRITE || op->kind == GLUE_OP_ATOMIC;
 }
 
-/* A message that no receive has matched. Its ids may be those of the peer's next instance, which must not be told about
- * it. The octets of an RTS will not come. An RTS that a peek has claimed, in no bucket, fails when it is received. */
+/* Ends a message of the peer that no receive has matched.
+ *
+ *   an eager message        stays: its octets are here
+ *   FIN that waits for room ends
+ *   RTS in a bucket         vanishes: its octets will not come
+ *   RTS that a peek has     fails when the application receives it
+ *   claimed, in no bucket
+ *
+ * None of them is reported: the peer's next process may have operations with the same ids. */
 static void lost_message(struct glue_op *op, int err)
 {
 	op->hdr.flags &= (uint8_t)~GLUE_REPORT;
-	if (op->queue) {                 /* FIN, which waits for room */
+	if (op->queue) {                 /* FIN */
 		diw_glue_op_end(op, err);
 	} else if (op->hdr.kind == GLUE_RTS && diw_list_empty(&op->key.hash)) {
 		op->entry.err = err;
@@ -73,11 +87,11 @@ static void peer_lost(struct glue_ep *ep, struct lost_search s)
 	diw_glue_inbox_lose(ep, s.peer);
 	diw_glue_hold_lost(s.peer);
 	for (uint32_t i = 0; i < ops->fresh; i++) {
-		struct glue_op *op = (struct glue_op *)(void *)(ops->base + i * ops->size);
+		struct glue_op *op = diw_pool_at(ops, i);
 
 		if (op->kind == GLUE_OP_FREE || op->ended || op->ep != ep || op->peer != s.peer)
 			continue;
-		if (op_waits(op) && (op->earlier || !s.earlier))
+		if (op_awaits_peer(op) && (op->earlier || !s.earlier))
 			lost_op(op, s.err);
 		else if (op->kind == GLUE_OP_MESSAGE && op->key.source)      /* else it is in the peer's inbox */
 			lost_message(op, s.err);
@@ -111,8 +125,8 @@ void diw_glue_peer_gone(struct glue_ep *ep, struct glue_peer *peer, int err)
 	lost_everywhere(ep, (struct lost_search){ .peer = peer, .err = err });
 }
 
-/* Another process has the peer's address, if WHEN is later than the last such time. It has lost no messages. If the
- * application has inserted the address again, this process is the one that it has meant since. */
+/* WHEN is not later than the last such time: the event is known. No message to the new process was lost, so it is not
+ * gone. Operations that are younger than an insertion of the address are meant for the new process, and go on. */
 void diw_glue_peer_replaced(struct glue_ep *ep, struct glue_peer *peer, uint64_t when)
 {
 	struct lost_search s = { .peer = peer, .err = FI_ECONNRESET, .earlier = peer->expected };
@@ -125,10 +139,10 @@ void diw_glue_peer_replaced(struct glue_ep *ep, struct glue_peer *peer, uint64_t
 	lost_everywhere(ep, s);
 }
 
-/* ---- What the peer is told ---- */
+/* ---- GONE: the peer is told ---- */
 
 /* A peer that is gone may be alive: it was stopped, or could not be reached. It does not know that messages to it are
- * lost. So it is told when it sends something. */
+ * lost. So its next message is answered with GONE. */
 void diw_glue_gone_tell(struct glue_ep *ep, struct glue_peer *from)
 {
 	if (from->teller)
@@ -137,13 +151,13 @@ void diw_glue_gone_tell(struct glue_ep *ep, struct glue_peer *from)
 	diw_list_add_tail(&ep->telling, &from->tell);
 }
 
-static void tell_end(struct glue_peer *p)
+static void gone_told(struct glue_peer *p)
 {
 	diw_list_del(&p->tell);
 	p->teller = NULL;
 }
 
-/* One message is under way to a peer. */
+/* One GONE at a time is under way to a peer. */
 void diw_glue_gone_run(struct glue_ep *ep)
 {
 	struct diw_list *n, *next;
@@ -154,7 +168,7 @@ void diw_glue_gone_run(struct glue_ep *ep)
 
 		if (p->gone && (p->requests || diw_glue_port_send(ep, p, &h, NULL, 0, 0, NULL, false) == -FI_EAGAIN))
 			continue;
-		tell_end(p);
+		gone_told(p);
 	}
 }
 
@@ -163,7 +177,7 @@ void diw_glue_gone_forget(struct glue_ep *ep)
 	struct diw_list *n;
 
 	while ((n = diw_list_first(&ep->telling)))
-		tell_end(diw_container(n, struct glue_peer, tell));
+		gone_told(diw_container(n, struct glue_peer, tell));
 }
 
 void diw_glue_gone_came(struct glue_ep *ep, struct glue_peer *from, const uint8_t *data, uint32_t len)

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Peers whose messages find no receive (docs/mpi-wire.md section 3). An endpoint asks a peer that fills its memory with
- * unexpected messages to hold eager ones (HOLD). Longer messages need no room before they are matched, so a sender that
- * is held sends every message by rendezvous, and all others of its messages pass.
+ * Peers whose messages find no receive (docs/mpi-wire.md section 3). A message sent by rendezvous needs no room at the
+ * receiver before it is matched, but an eager message does. So an endpoint that has too many eager messages of a peer
+ * sends HOLD, and the peer sends every message by rendezvous until RESUME comes.
+ *
+ *   the receiver's peer    holder     held    in ep->held   octets of its eager messages that wait
+ *   sends as it wants      NULL       false   no            at most the limit: a quarter of what is free
+ *   is to be told HOLD     endpoint   false   yes           above the limit. HOLD leaves when there is room to send it
+ *   is held                endpoint   true    yes           above half of the limit; below, RESUME leaves
+ *
+ * At the sender, `holds` of the peer counts HOLDs less RESUMEs.
  */
 #include "mpi_glue/glue.h"
 
@@ -46,7 +53,8 @@ void diw_glue_hold_lost(struct glue_peer *p)
 	p->held = false;
 }
 
-/* False: there is no room for the message. One that fails is of no use any more: the peer is gone. */
+/* Sends HOLD or RESUME. False: there is no room for the message. After another error the peer is gone, and needs no
+ * message. */
 static bool hold_tell(struct glue_ep *ep, struct glue_peer *p, bool hold)
 {
 	const struct glue_hdr h = { .kind = GLUE_HOLD, .status = hold };
@@ -77,7 +85,7 @@ void diw_glue_hold_run(struct glue_ep *ep)
 	}
 }
 
-/* The peer counts as often as it asks: its endpoints that share an address ask one after the other. */
+/* The peer's endpoints that share an address send HOLD and RESUME independently, so they are counted. */
 void diw_glue_hold_came(struct glue_peer *from, const struct glue_hdr *h)
 {
 	if (h->status)
@@ -86,8 +94,8 @@ void diw_glue_hold_came(struct glue_peer *from, const struct glue_hdr *h)
 		from->holds--;
 }
 
-/* A RESUME to an endpoint that is closed does not come. So what its peers asked for ends for all endpoints that share
- * the address vector; these may send eager messages to a peer that still holds them. */
+/* A RESUME that a peer sends to EP after its end does not arrive. So the HOLDs of all peers end, for all endpoints that
+ * share the address vector. These may then send eager messages to a peer that still holds them. */
 void diw_glue_hold_forget(struct glue_ep *ep)
 {
 	struct diw_list *n;
@@ -95,5 +103,5 @@ void diw_glue_hold_forget(struct glue_ep *ep)
 	while ((n = diw_list_first(&ep->held)))
 		diw_glue_hold_lost(diw_container(n, struct glue_peer, hold));
 	for (uint32_t i = 0; ep->av && i < ep->av->peers.fresh; i++)
-		((struct glue_peer *)(void *)(ep->av->peers.base + i * ep->av->peers.size))->holds = 0;
+		((struct glue_peer *)diw_pool_at(&ep->av->peers, i))->holds = 0;
 }

@@ -3,6 +3,29 @@
  * and all that its peer sends behind it, so that they stay in order. Other peers do not wait. */
 #include "mpi_glue/glue.h"
 
+/* Handles a Send of several EAGER messages. The first has the header H, and its octets begin at AT. Returns whether the
+ * buffer is kept: each message that no receive matches may keep it. */
+static bool packed_came(struct glue_ep *ep, struct glue_peer *from, struct glue_hdr *h, struct glue_buf *b,
+			uint32_t at, uint32_t len)
+{
+	uint32_t kept = 0, n = at;
+	bool whole = false;
+
+	while (n) {
+		if (h->kind != GLUE_EAGER || !h->packed || h->packed - 1u > len - at || len > GLUE_PACK)
+			break;
+		kept += diw_glue_message_came(ep, from, h, b, b->data + at, h->packed - 1u);
+		at += h->packed - 1u;
+		whole = at == len;
+		n = whole ? 0 : diw_glue_hdr_decode(h, b->data + at, len - at);
+		at += n;
+	}
+	if (!whole)
+		diw_glue_drop(ep, from, GLUE_DROP_MALFORMED);
+	b->others = kept ? kept - 1 : 0;
+	return kept;
+}
+
 /* Handles a received Send of LEN octets. 0; 1: its buffer is kept; -FI_EAGAIN: nothing was done, since there is no room
  * for the answer. */
 static int received_take(struct glue_ep *ep, struct glue_peer *from, struct glue_buf *b, uint32_t len)
@@ -23,7 +46,10 @@ static int received_take(struct glue_ep *ep, struct glue_peer *from, struct glue
 	case GLUE_WRITTEN: diw_glue_written_came(ep, from, &h); break;
 	case GLUE_ATOMIC: return diw_glue_atomic_came(ep, from, &h, data, len - n);
 	case GLUE_RESULT: diw_glue_result_came(ep, from, &h, data, len - n); break;
-	default: return diw_glue_message_came(ep, from, &h, b, data, len - n);
+	default:
+		if (h.packed)
+			return packed_came(ep, from, &h, b, n, len);
+		return diw_glue_message_came(ep, from, &h, b, data, len - n);
 	}
 	return 0;
 }
@@ -99,6 +125,7 @@ static void inbox_remove(struct glue_op *op, bool keeps_buffer)
 		diw_list_del(&from->waits);
 }
 
+/* Stops while fewer operations are free than the messages of a Send may need. */
 void diw_glue_inbox_run(struct glue_domain *d)
 {
 	struct diw_list *l, *next, *n;
@@ -106,7 +133,7 @@ void diw_glue_inbox_run(struct glue_domain *d)
 	diw_list_for_each_safe(l, next, &d->inboxes) {
 		struct glue_peer *from = diw_container(l, struct glue_peer, waits);
 
-		while ((n = diw_list_first(&from->inbox))) {
+		while ((n = diw_list_first(&from->inbox)) && glue_ops_free(d) >= GLUE_SEND_OPS) {
 			struct glue_op *op = diw_container(n, struct glue_op, link);
 			int rc = received_take(op->ep, from, op->buf, (uint32_t)op->len);
 

@@ -36,7 +36,8 @@ static bool send_reports(uint64_t flags)
 static ssize_t send_eager(struct glue_ep *ep, struct glue_peer *to, const struct glue_msg *m, uint64_t len,
 			  uint64_t flags)
 {
-	struct glue_hdr h = { .kind = GLUE_EAGER, .flags = m->flags, .tag = m->tag, .imm = m->imm };
+	struct glue_hdr h = { .kind = GLUE_EAGER, .flags = m->flags, .tag = m->tag, .imm = m->imm,
+			      .packed = len <= GLUE_PACK - GLUE_HDR_MAX ? (uint16_t)(len + 1) : 0 };
 	bool report = send_reports(flags), waits = report || flags & FI_TRANSMIT_COMPLETE;
 	bool silent = flags & GLUE_QUIET || !ep->tx_cq || (ep->tx_selective && !(flags & FI_COMPLETION));
 	struct glue_op *op = NULL;

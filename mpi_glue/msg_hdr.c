@@ -3,7 +3,7 @@
 #include "base/wire.h"
 #include "mpi_glue/msg_hdr.h"
 
-#define COMMON 8u                        /* version and kind, flags, reserved, id */
+#define HDR_COMMON GLUE_HDR_MIN          /* version and kind, flags, packed or reserved, id */
 
 uint32_t diw_glue_id_next(uint32_t id, uint32_t place)
 {
@@ -24,14 +24,14 @@ static const uint8_t hdr_flags[GLUE_KINDS] = {
 static uint32_t hdr_size(const struct glue_hdr *h)
 {
 	switch (h->kind) {
-	case GLUE_EAGER: return COMMON + (h->flags & GLUE_TAGGED ? 8 : 0) + (h->flags & GLUE_IMM ? 8 : 0);
-	case GLUE_RTS: return COMMON + 24 + (h->flags & GLUE_READABLE ? 12 : 0);
+	case GLUE_EAGER: return HDR_COMMON + (h->flags & GLUE_TAGGED ? 8 : 0) + (h->flags & GLUE_IMM ? 8 : 0);
+	case GLUE_RTS: return HDR_COMMON + 24 + (h->flags & GLUE_READABLE ? 12 : 0);
 	case GLUE_CTS:
-	case GLUE_ATOMIC: return COMMON + 24;
+	case GLUE_ATOMIC: return HDR_COMMON + 24;
 	case GLUE_DATA:
-	case GLUE_RESULT: return COMMON + 8;
-	case GLUE_WRITTEN: return COMMON + 16;
-	default: return COMMON + 4;      /* FIN, HOLD, GONE */
+	case GLUE_RESULT: return HDR_COMMON + 8;
+	case GLUE_WRITTEN: return HDR_COMMON + 16;
+	default: return HDR_COMMON + 4;      /* FIN, HOLD, GONE */
 	}
 }
 
@@ -101,12 +101,12 @@ uint32_t diw_glue_hdr_encode(uint8_t *p, const struct glue_hdr *h)
 {
 	p[0] = (uint8_t)(GLUE_VERSION << 4 | h->kind);
 	p[1] = h->flags;
-	diw_put16(p + 2, 0);
+	diw_put16(p + 2, h->packed);
 	diw_put32(p + 4, h->id);
 	switch (h->kind) {
 	case GLUE_EAGER:
 	case GLUE_RTS:
-		envelope_put(p + COMMON, h);
+		envelope_put(p + HDR_COMMON, h);
 		break;
 	case GLUE_CTS:
 		diw_put32(p + 8, h->peer_id);
@@ -122,7 +122,7 @@ uint32_t diw_glue_hdr_encode(uint8_t *p, const struct glue_hdr *h)
 		diw_put64(p + 16, h->len);
 		break;
 	case GLUE_ATOMIC:
-		atomic_put(p + COMMON, h);
+		atomic_put(p + HDR_COMMON, h);
 		break;
 	case GLUE_RESULT:
 		diw_put32(p + 8, h->status);
@@ -137,17 +137,18 @@ uint32_t diw_glue_hdr_encode(uint8_t *p, const struct glue_hdr *h)
 uint32_t diw_glue_hdr_decode(struct glue_hdr *h, const uint8_t *p, uint64_t len)
 {
 	*h = (struct glue_hdr){ .kind = GLUE_FIN };
-	if (len < COMMON || p[0] >> 4 != GLUE_VERSION || (p[0] & 15) >= GLUE_KINDS)
+	if (len < HDR_COMMON || p[0] >> 4 != GLUE_VERSION || (p[0] & 15) >= GLUE_KINDS)
 		return 0;
 	h->kind = (enum glue_kind)(p[0] & 15);
 	h->flags = p[1];
+	h->packed = diw_get16(p + 2);
 	h->id = diw_get32(p + 4);
-	if (h->flags & ~hdr_flags[h->kind] || diw_get16(p + 2) != 0 || len < hdr_size(h))
+	if (h->flags & ~hdr_flags[h->kind] || (h->packed && h->kind != GLUE_EAGER) || len < hdr_size(h))
 		return 0;
 	switch (h->kind) {
 	case GLUE_EAGER:
 	case GLUE_RTS:
-		envelope_get(h, p + COMMON);
+		envelope_get(h, p + HDR_COMMON);
 		if (h->len > GLUE_MSG_MAX)
 			return 0;
 		break;
@@ -165,7 +166,7 @@ uint32_t diw_glue_hdr_decode(struct glue_hdr *h, const uint8_t *p, uint64_t len)
 		h->len = diw_get64(p + 16);
 		break;
 	case GLUE_ATOMIC:
-		return atomic_get(h, p + COMMON) ? hdr_size(h) : 0;
+		return atomic_get(h, p + HDR_COMMON) ? hdr_size(h) : 0;
 	case GLUE_RESULT:
 		h->status = diw_get32(p + 8);
 		h->offset = diw_get32(p + 12);

@@ -6,9 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GLUE_VERSION 1u
+#define GLUE_VERSION 2u
+#define GLUE_HDR_MIN 8u                  /* octets of the shortest header */
 #define GLUE_HDR_MAX 44u                 /* octets of the longest header */
 #define GLUE_MSG_MAX (1ull << 40)        /* octets of the longest message */
+#define GLUE_PACK 512u                   /* octets of a Send with several messages, at most */
 #define GLUE_OP_BITS 20                  /* of an id, for the operation's place; the others are its generation */
 
 enum glue_kind {
@@ -40,6 +42,8 @@ struct glue_hdr {
 	/* EAGER with REPORT, RTS, ATOMIC: id of the sender's operation; WRITTEN, HOLD, GONE: 0; others: id of the
 	 * receiver's. */
 	uint32_t id;
+	/* EAGER: octets of the message, plus 1, if others may follow it in the Send; 0: it takes the rest. */
+	uint16_t packed;
 	uint64_t tag;                    /* EAGER, RTS */
 	uint64_t imm;                    /* EAGER, RTS, WRITTEN */
 	uint64_t len;                    /* RTS: of the message; CTS: octets wanted; WRITTEN: of the write */

@@ -7,7 +7,11 @@
 #include "mpi_glue/port.h"
 
 #define PORT_BATCH 16
+#define PORT_OPS (PORT_BATCH * GLUE_SEND_OPS)    /* a batch needs at most so many */
 #define PORT_DEPTH (2 * (GLUE_SQ + GLUE_RQ))     /* completions that wait to be handled */
+
+_Static_assert(GLUE_PACK == GLUE_INLINE, "a Send with several messages is inline");
+_Static_assert(PORT_OPS <= GLUE_OPS_KEPT, "calls of the application leave a batch its operations");
 
 static uint64_t wr_of_op(const struct glue_op *op)
 {
@@ -19,13 +23,16 @@ struct glue_buf *diw_glue_buf_get(struct diw_pool *pool)
 	struct glue_buf *b = diw_pool_get(pool);
 
 	if (b)
-		b->pool = pool;
+		b->pool = pool, b->others = 0;
 	return b;
 }
 
 void diw_glue_buf_put(struct glue_buf *b)
 {
-	diw_pool_put(b->pool, b);
+	if (b->others)
+		b->others--;
+	else
+		diw_pool_put(b->pool, b);
 }
 
 void diw_glue_queue_init(struct glue_queue *q)
@@ -66,6 +73,7 @@ static int port_post(struct glue_ep *ep, struct diw_send_wr *wr, const struct gl
 
 	if (to->gone && !even_gone)
 		return -to->gone;
+	ep->packs = NULL;
 	rc = ep->port->ops->post_send(ep, to, wr);
 	ep->sending += rc == 0;
 	return rc == -ENOMEM ? -FI_EAGAIN : rc;
@@ -81,6 +89,21 @@ bool diw_glue_port_is_held(struct glue_ep *ep, const struct glue_peer *to)
 	return port_queue(ep, to)->rma_pending;
 }
 
+static uint32_t message_encode(uint8_t *p, const struct glue_hdr *h, const struct iovec *iov, uint64_t off,
+			       uint32_t len)
+{
+	uint32_t n = diw_glue_hdr_encode(p, h);
+
+	diw_glue_copy_out(p + n, iov, off, len);
+	return n + len;
+}
+
+/* Puts the message into the Send that was posted last, if that waits to leave. A lone message finds none. */
+static bool port_pack(struct glue_ep *ep, const struct glue_peer *to, const struct glue_hdr *h, const struct diw_sge *s)
+{
+	return ep->packs == to && h->packed && !to->gone && ep->port->ops->append(ep, to, s->addr, s->length) == 0;
+}
+
 int diw_glue_port_send(struct glue_ep *ep, struct glue_peer *to, const struct glue_hdr *h,
 		       const struct iovec *iov, uint64_t off, uint32_t len, const struct glue_op *op, bool more)
 {
@@ -88,7 +111,6 @@ int diw_glue_port_send(struct glue_ep *ep, struct glue_peer *to, const struct gl
 	struct glue_buf *b = NULL;
 	struct diw_sge sge = { .addr = small, .stag = ep->domain->memory->stag };
 	struct diw_send_wr wr = { .opcode = DIW_WR_SEND, .sge = &sge, .num_sge = 1, .flags = DIW_SEND_SIGNALED };
-	uint32_t n;
 	int rc;
 
 	if (len > GLUE_INLINE - GLUE_HDR_MAX) {
@@ -105,13 +127,15 @@ int diw_glue_port_send(struct glue_ep *ep, struct glue_peer *to, const struct gl
 	}
 	wr.flags |= more ? DIW_SEND_MORE : 0;
 	wr.flags |= h->kind == GLUE_WRITTEN && !op->queue ? 0 : DIW_SEND_APART;       /* it fails with its write */
-	n = diw_glue_hdr_encode(sge.addr, h);
-	diw_glue_copy_out((uint8_t *)sge.addr + n, iov, off, len);
-	sge.length = n + len;
+	sge.length = message_encode(sge.addr, h, iov, off, len);
+	if (!op && port_pack(ep, to, h, &sge))
+		return 0;
 	rc = port_post(ep, &wr, to, h->kind == GLUE_GONE);
 	if (rc < 0 && b)
 		diw_glue_buf_put(b);
 	to->requests += rc == 0 && (b || !op);
+	if (rc == 0 && h->packed)
+		ep->packs = to;
 	return rc;
 }
 
@@ -361,8 +385,9 @@ static int port_work(struct glue_ep *ep)
 	int n;
 
 	/* Each message may need an operation. If there are too few, messages stay in the link. */
-	if (!ep->enabled || ep->domain->ops.cap - ep->domain->ops.used < 2 * PORT_BATCH)
+	if (!ep->enabled || glue_ops_free(ep->domain) < PORT_OPS)
 		return -1;
+	ep->packs = NULL;                       /* the poll sends what waits */
 	n = diw_cq_poll(ep->cq, wc, PORT_BATCH, 0);
 	for (int i = 0; i < n; i++) {
 		port_complete(ep, &wc[i]);

@@ -26,6 +26,8 @@ struct glue_port_ops {
 	void (*close)(struct glue_ep *ep);
 	/* Post requests. -ENOMEM: no room. */
 	int (*post_send)(struct glue_ep *ep, const struct glue_peer *to, struct diw_send_wr *wr);
+	/* As diw_post_append(). */
+	int (*append)(struct glue_ep *ep, const struct glue_peer *to, const void *data, uint32_t len);
 	int (*post_recv)(struct glue_ep *ep, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
 	bool (*has_room)(struct glue_ep *ep, const struct glue_peer *to, uint32_t n);
 	/* Where operations wait that may not be posted to PEER yet. */

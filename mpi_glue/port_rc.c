@@ -136,7 +136,7 @@ static int port_rc_open(struct glue_ep *ep)
 
 static struct rc_conn *conn_at(const struct rc_port *p, uint32_t num)
 {
-	return (struct rc_conn *)(void *)(p->conns.base + (num - 1) * p->conns.size);
+	return diw_pool_at(&p->conns, num - 1);
 }
 
 static void port_rc_close(struct glue_ep *ep)
@@ -185,6 +185,13 @@ static int port_rc_post_send(struct glue_ep *ep, const struct glue_peer *to, str
 		c->buffers += buffer;
 	}
 	return rc;
+}
+
+static int port_rc_append(struct glue_ep *ep, const struct glue_peer *to, const void *data, uint32_t len)
+{
+	struct rc_conn *c = diw_glue_rc_port(ep)->of_peer[to->index];
+
+	return c && c->state == RC_UP ? diw_post_append(c->qp, NULL, data, len) : -EAGAIN;
 }
 
 static int port_rc_post_recv(struct glue_ep *ep, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad)
@@ -298,8 +305,9 @@ static void port_rc_settle(struct glue_ep *ep)
 const struct glue_port_ops diw_glue_port_rc = {
 	.write = DIW_WR_WRITE, .threaded = true,
 	.begin = diw_glue_rc_begin, .end = diw_glue_rc_end,
-	.open = port_rc_open, .close = port_rc_close, .post_send = port_rc_post_send, .post_recv = port_rc_post_recv,
-	.has_room = port_rc_has_room, .queue = port_rc_queue, .source = port_rc_source, .counts = port_rc_counts,
-	.sender = port_rc_sender, .written = port_rc_written, .sent = port_rc_sent, .flushed = port_rc_flushed,
-	.lost = port_rc_lost, .connects = port_rc_connects, .settle = port_rc_settle,
+	.open = port_rc_open, .close = port_rc_close, .post_send = port_rc_post_send, .append = port_rc_append,
+	.post_recv = port_rc_post_recv, .has_room = port_rc_has_room, .queue = port_rc_queue,
+	.source = port_rc_source, .counts = port_rc_counts, .sender = port_rc_sender, .written = port_rc_written,
+	.sent = port_rc_sent, .flushed = port_rc_flushed, .lost = port_rc_lost, .connects = port_rc_connects,
+	.settle = port_rc_settle,
 };

@@ -6,14 +6,9 @@
  * application may look for completions seldom.
  */
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/eventfd.h"
-#include "base/sys.h"
 #include "mpi_glue/port_rc.h"
 
 #define RC_TIMEOUT (30 * DIW_S)          /* of a connection until it is up */
@@ -27,8 +22,7 @@
 struct rc_domain {
 	struct diw_cm *cm;
 	pthread_t thread;
-	bool runs, stop;
-	int wake;
+	bool runs;
 };
 
 /* ---- Requests ---- */
@@ -285,11 +279,10 @@ int diw_glue_rc_listen(struct glue_ep *ep)
 static void *rc_thread_main(void *arg)
 {
 	struct glue_domain *d = arg;
-	struct pollfd p[2] = { { diw_cm_fd(d->rc->cm), POLLIN, 0 }, { d->rc->wake, POLLIN, 0 } };
 
-	pthread_setname_np(pthread_self(), "diw-fi-connect");
-	while (!__atomic_load_n(&d->rc->stop, __ATOMIC_ACQUIRE)) {
-		poll(p, 2, -1);
+	diw_glue_thread_began("diw-fi-connect");
+	while (!diw_glue_thread_stops(d)) {
+		diw_glue_thread_sleep(d, diw_cm_fd(d->rc->cm), -1);
 		glue_lock(d);
 		cm_work(d);
 		glue_unlock(d);
@@ -304,8 +297,7 @@ int diw_glue_rc_begin(struct glue_domain *d)
 	d->rc = calloc(1, sizeof *d->rc);
 	if (!d->rc)
 		return -FI_ENOMEM;
-	d->rc->wake = diw_above_std(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	rc = d->rc->wake < 0 ? -errno : diw_cm_create(d->dev, &d->rc->cm);
+	rc = diw_cm_create(d->dev, &d->rc->cm);
 	if (rc == 0)
 		rc = diw_glue_thread_create(&d->rc->thread, rc_thread_main, d);
 	d->rc->runs = rc == 0;
@@ -316,12 +308,9 @@ void diw_glue_rc_end(struct glue_domain *d)
 {
 	if (!d->rc)
 		return;
-	__atomic_store_n(&d->rc->stop, true, __ATOMIC_RELEASE);
-	if (d->rc->runs && !d->forked && diw_eventfd_set(d->rc->wake))
-		pthread_join(d->rc->thread, NULL);
+	if (d->rc->runs)
+		diw_glue_thread_end(d, d->rc->thread);
 	if (d->rc->cm)
 		diw_cm_destroy(d->rc->cm);
-	if (d->rc->wake >= 0)
-		close(d->rc->wake);
 	free(d->rc);
 }

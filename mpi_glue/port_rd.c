@@ -69,6 +69,11 @@ static int port_rd_post_send(struct glue_ep *ep, const struct glue_peer *to, str
 	return diw_post_send(port_rd_of(ep)->qp, wr, NULL);
 }
 
+static int port_rd_append(struct glue_ep *ep, const struct glue_peer *to, const void *data, uint32_t len)
+{
+	return diw_post_append(port_rd_of(ep)->qp, &to->addr, data, len);
+}
+
 static int port_rd_post_recv(struct glue_ep *ep, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad)
 {
 	return diw_post_recv(port_rd_of(ep)->qp, wr, bad);
@@ -146,8 +151,8 @@ static int port_rd_flushed(struct glue_ep *ep, const struct diw_wc *wc)
 
 const struct glue_port_ops diw_glue_port_rd = {
 	.write = DIW_WR_WRITE_RECORD, .write_notes_each = true,
-	.open = port_rd_open, .close = port_rd_close, .post_send = port_rd_post_send, .post_recv = port_rd_post_recv,
-	.has_room = port_rd_has_room, .queue = port_rd_queue, .source = port_rd_source, .counts = port_rd_counts,
-	.sender = port_rd_sender, .written = port_rd_written, .flushed = port_rd_flushed,
-	.renewed = port_rd_renewed,
+	.open = port_rd_open, .close = port_rd_close, .post_send = port_rd_post_send, .append = port_rd_append,
+	.post_recv = port_rd_post_recv, .has_room = port_rd_has_room, .queue = port_rd_queue,
+	.source = port_rd_source, .counts = port_rd_counts, .sender = port_rd_sender, .written = port_rd_written,
+	.flushed = port_rd_flushed, .renewed = port_rd_renewed,
 };

@@ -26,6 +26,12 @@ int diw_cq_arm_later(struct diw_cq *cq, bool solicited_only);
 int diw_cq_retire(struct diw_cq *cq, uint32_t *taken);
 /* All of the list or nothing. */
 int diw_post_send_all(struct diw_qp *qp, const struct diw_send_wr *wr);
+/* Appends LEN octets of DATA, which are copied, to the payload of the request that was posted last, for an interface
+ * that packs several messages into one. That request must be a Send with DIW_SEND_INLINE to DST (NULL: any), have room
+ * in max_inline, and wait for more posts, as a post within a burst of posts does. It completes as before. -EAGAIN:
+ * nothing was done, and the octets need a request of their own. No other thread may post to QP meanwhile. It takes no
+ * lock. */
+int diw_post_append(struct diw_qp *qp, const struct diw_addr *dst, const void *data, uint32_t len);
 
 /* ---- Devices ---------------------------------------------------------------------------------------------------- */
 

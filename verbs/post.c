@@ -8,6 +8,7 @@
 #define POST_SHARE (4 << 20)         /* bytes of segments that a post sends before the turn of another queue pair */
 #define WAITING_MOST 16u             /* posts of a burst that wait to be executed together */
 #define WAITING_LEN 1024u            /* octets of a request that waits: 16 of them are still in the cache then */
+#define APPEND_LOOKS 8u              /* one in so many appends to a Send looks at the clock, the first among them */
 
 static void wr_copy_payload(struct diw_sq *sq, struct diw_rdmap_wr *w, const struct diw_send_wr *wr)
 {
@@ -117,6 +118,19 @@ static void post_execute(struct diw_qp *qp, uint64_t now)
 		diw_stat_gauges(qp);
 }
 
+/* The request posted last waits: if it is a Send of inline octets, it takes more of them. */
+static void send_open(struct diw_sq *sq)
+{
+	uint32_t last = atomic_load_explicit(&sq->tail, memory_order_relaxed) - 1;
+	const struct diw_rdmap_wr *w = diw_sq_slot(sq, last);
+
+	diw_sq_close(sq);
+	if (w->opcode != DIW_OP_SEND || !w->inline_data)
+		return;
+	sq->appends = 0;
+	atomic_store_explicit(&sq->open, (uint64_t)last << 32 | w->buf.len, memory_order_relaxed);
+}
+
 /* Runs the send half of the step. The poster does it if the lock is free; otherwise the holder of the lock does when it
  * unlocks. */
 static void post_run(struct diw_qp *qp, const struct post *p)
@@ -131,6 +145,7 @@ static void post_run(struct diw_qp *qp, const struct post *p)
 	if (post_waits(qp, p)) {
 		qp->nwaiting++;
 		diw_engine_flush_later(e, &qp->member, now);
+		send_open(&qp->sq);
 	} else {
 		post_execute(qp, now);
 	}
@@ -219,4 +234,49 @@ int diw_post_send(struct diw_qp *qp, const struct diw_send_wr *wr, const struct 
 int diw_post_send_all(struct diw_qp *qp, const struct diw_send_wr *wr)
 {
 	return post_list(qp, wr, NULL, true);
+}
+
+/* ---- Octets for a Send that waits ---- */
+
+/* Whether LEN octets can join the Send of the slot W, which has HAD. The executor changes none of what is read. */
+static bool append_fits(const struct diw_sq *sq, const struct diw_rdmap_wr *w, uint32_t had, const struct diw_addr *dst,
+			uint32_t len)
+{
+	return had <= sq->max_inline && len <= sq->max_inline - had && (!dst || diw_addr_eq(&w->dst.addr, dst));
+}
+
+/* Whether the Send may wait on. To save time, only one append in APPEND_LOOKS looks at the clock. */
+static bool append_is_due(struct diw_qp *qp)
+{
+	struct diw_engine *e = &qp->dev->engine;
+	uint64_t now;
+
+	if (qp->sq.appends++ % APPEND_LOOKS != 0)
+		return true;
+	now = diw_engine_now(e);
+	if (!diw_engine_burst_lasts(e, &qp->member, now))
+		return false;
+	qp->member.posted_at = now;
+	return true;
+}
+
+/* The lock is not needed: the executor closes the Send first, and reads what was appended before. */
+int diw_post_append(struct diw_qp *qp, const struct diw_addr *dst, const void *data, uint32_t len)
+{
+	struct diw_sq *sq = &qp->sq;
+	uint64_t open = atomic_load_explicit(&sq->open, memory_order_relaxed);
+	uint32_t at = (uint32_t)(open >> 32), had = (uint32_t)open;
+	const struct diw_rdmap_wr *w = diw_sq_slot(sq, at);
+
+	if (!diw_engine_alive(&qp->dev->engine))
+		return -ENODEV;
+	if (open == DIW_SQ_CLOSED || at + 1 != atomic_load_explicit(&sq->tail, memory_order_relaxed) ||
+	    !append_fits(sq, w, had, dst, len) || !append_is_due(qp))
+		return -EAGAIN;
+	memcpy((uint8_t *)(uintptr_t)w->inline_data + had, data, len);
+	if (!atomic_compare_exchange_strong_explicit(&sq->open, &open, open + len, memory_order_release,
+						     memory_order_relaxed))
+		return -EAGAIN;
+	__atomic_store_n(&qp->c->tx_appended, qp->c->tx_appended + 1, __ATOMIC_RELAXED); /* by no other thread */
+	return 0;
 }

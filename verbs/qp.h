@@ -77,11 +77,27 @@ struct diw_sq {
 	uint32_t since;              /* the first request after the last reset */
 	_Atomic uint32_t next;       /* the next request to execute; head is behind it while executed requests are not
 				      * complete */
+	_Atomic uint64_t open;       /* the Send that waits to be executed and takes octets: index << 32 | length */
+	uint32_t appends;            /* to that Send */
 };
+
+#define DIW_SQ_CLOSED UINT64_MAX     /* of `open`: no Send takes octets */
 
 static inline struct diw_rdmap_wr *diw_sq_slot(const struct diw_sq *sq, uint32_t i)
 {
 	return (void *)(sq->slots + (i & sq->mask) * sq->slot_size);
+}
+
+/* The Send takes no octets any more, and has its length: call this before it is executed or given up. */
+static inline void diw_sq_close(struct diw_sq *sq)
+{
+	uint64_t open;
+
+	if (atomic_load_explicit(&sq->open, memory_order_relaxed) == DIW_SQ_CLOSED)
+		return;
+	open = atomic_exchange_explicit(&sq->open, DIW_SQ_CLOSED, memory_order_acquire);
+	if (open != DIW_SQ_CLOSED)
+		diw_sq_slot(sq, (uint32_t)(open >> 32))->buf.len = (uint32_t)open;
 }
 
 /* No request is left to execute. */

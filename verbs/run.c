@@ -117,6 +117,7 @@ void diw_qp_run_sends(struct diw_qp *qp, int64_t share, uint64_t now)
 	int rc = 0, rc_answers = 0;
 
 	qp->nwaiting = 0;
+	diw_sq_close(&qp->sq);
 	if (!qp->ops->begin(qp, now)) {
 		diw_arbiter_leave(qp, now);
 		return;

@@ -16,6 +16,7 @@ int diw_sq_init(struct diw_sq *sq, const struct diw_qp_attr *attr, bool keep)
 	sq->mask = size - 1;
 	sq->max_sge = attr->max_sge;
 	sq->max_inline = attr->max_inline;
+	atomic_store_explicit(&sq->open, DIW_SQ_CLOSED, memory_order_relaxed);
 	sq->slot_size = sizeof(struct diw_rdmap_wr) + sq->max_sge * sizeof(struct diw_ddp_sge) + sq->max_inline;
 	sq->slot_size = (sq->slot_size + 15) & ~(size_t)15;
 	if (diw_arena_init(&sq->arena, size * sq->slot_size) < 0)
@@ -105,6 +106,7 @@ void diw_sq_flush(struct diw_qp *qp)
 	uint32_t tail = atomic_load_explicit(&sq->tail, memory_order_acquire);
 	bool failed = false;                    /* no request succeeds behind one that failed */
 
+	diw_sq_close(sq);
 	for (uint32_t i = atomic_load_explicit(&sq->head, memory_order_relaxed); i != tail; i++) {
 		struct diw_rdmap_wr *w = diw_sq_slot(sq, i);
 		bool executed = i - atomic_load_explicit(&sq->next, memory_order_relaxed) >= sq->depth;

@@ -218,6 +218,9 @@ static inline void diw_engine_recheck(struct diw_engine *e) { e->timer_at = 0; }
 
 /* Whether a post to M at the time NOW continues a burst, so that the message may wait for the next one. */
 bool diw_engine_in_burst(struct diw_engine *e, const struct diw_member *m, uint64_t now);
+/* Whether the burst of M still goes on at the time NOW, if no step was in between. Only the poster calls this, without
+ * the lock. */
+bool diw_engine_burst_lasts(const struct diw_engine *e, const struct diw_member *m, uint64_t now);
 /* M has a super-buffer that is to be flushed soon: by the next step, by the next call that takes the lock, or by the
  * progress thread. */
 void diw_engine_flush_later(struct diw_engine *e, struct diw_member *m, uint64_t now);

@@ -28,13 +28,19 @@
 static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct diw_list engines = { &engines, &engines };
 
+bool diw_engine_burst_lasts(const struct diw_engine *e, const struct diw_member *m, uint64_t now)
+{
+	return now < m->posted_at + BURST_GAP_NS &&
+	       now < atomic_load_explicit(&e->open_at, memory_order_relaxed) + OPEN_MOST_NS;
+}
+
 bool diw_engine_in_burst(struct diw_engine *e, const struct diw_member *m, uint64_t now)
 {
 	if (!e->threaded || now < e->no_burst_until || m->post_step != e->steps || now >= m->posted_at + BURST_GAP_NS)
 		return false;
 	if (e->leader && e->leader != e)
 		return false;
-	return diw_list_empty(&m->unflushed) || now < e->open_at + OPEN_MOST_NS;
+	return diw_list_empty(&m->unflushed) || diw_engine_burst_lasts(e, m, now);
 }
 
 void diw_engine_flush_later(struct diw_engine *e, struct diw_member *m, uint64_t now)

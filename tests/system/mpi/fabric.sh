@@ -79,6 +79,17 @@ for mode in write-record rc; do
 	check "... to the end" matches "$OUT" '(^|
 )done$'
 done
+counts() { [ "$(jq -s "map(.counters.$1) | max" "$TMP/shown")" -gt 0 ]; }
+for mode in write-record rc; do
+	rm -f "$TMP/shown"
+	run "short messages that travel together, $mode" env FI_DIWARP_MODE=$mode FI_DIWARP_EAGER=512 \
+		FI_DIWARP_BUFFERED=1048576 timeout 300 "$BUILD/tests/system/fabric_packed" diw_lo "$SHOW"
+	check "... to the end" matches "$OUT" '(^|
+)done$'
+	check "... diw stat shows that they did" counts tx_appended
+done
+run "... with loss, duplicates and reordering" env DIWARP_IMPAIR=loss=1%,dup=1%,reorder=1%,seed=3 \
+	FI_DIWARP_EAGER=512 FI_DIWARP_BUFFERED=1048576 timeout 300 "$BUILD/tests/system/fabric_packed" diw_va
 run "atomic operations" timeout 300 "$BUILD/tests/system/fabric_atomic" diw_lo
 run "automatic progress" timeout 300 "$BUILD/tests/system/fabric_auto" diw_lo
 for program in fabric fabric_rma fabric_atomic; do

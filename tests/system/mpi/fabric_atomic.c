@@ -9,6 +9,7 @@
 static uint64_t memory[COUNT];           /* belongs to b */
 static struct fid_mr *region;
 static uint64_t base, key;
+static struct stranger deaf;
 
 static int done(uint64_t flags, const void *ctx)
 {
@@ -196,36 +197,81 @@ static void check_alignment(void)
 	REQUIRE(done(FI_WRITE, NULL) == FI_EINVAL);
 }
 
-/* A peer that asks for old values, and acknowledges none: its operations wait, those of another peer do not. When it
- * acknowledges, all of its operations are answered, in order. */
-static void check_deaf(void)
+/* The stranger asks for N old values, and acknowledges none. */
+static void deaf_ask(uint32_t n)
 {
-	static struct stranger deaf;
-	uint64_t v = 1, got = 0, before = memory[0];
 	struct glue_hdr h = { .kind = GLUE_ATOMIC, .flags = GLUE_FETCH, .op = FI_SUM, .type = FI_UINT64,
 			      .stag = (uint32_t)key, .to = base, .count = 1 };
-	struct fi_cq_tagged_entry c;
-	time_t begin = time(NULL);
+	uint64_t v = 1, before = memory[0];
 	uint8_t p[GLUE_HDR_MAX + 8];
 
-	stranger_open(&deaf);
-	for (h.id = 1; h.id <= 1500; h.id++) {
-		uint32_t n = diw_glue_hdr_encode(p, &h);
+	for (h.id = 1; h.id <= n; h.id++) {
+		uint32_t len = diw_glue_hdr_encode(p, &h);
 
-		memcpy(p + n, &v, 8);
-		stranger_send(&deaf, p, n + 8);
+		memcpy(p + len, &v, 8);
+		stranger_send(&deaf, p, len + 8);
 	}
-	REQUIRE(memory[0] - before < 1500);
-	REQUIRE(fi_fetch_atomic(a.ep, &v, 1, NULL, &got, NULL, b.addr, base + 8, key, FI_UINT64, FI_SUM, NULL) == 0);
-	REQUIRE(fi_trecv(b.ep, &got, 8, NULL, a.addr, 2, 0, &got) == 0 && fi_tinject(a.ep, &v, 8, b.addr, 2) == 0);
-	REQUIRE(next(&b, &a, &c, NULL) == 0 && c.op_context == &got && done(FI_READ, NULL) == 0);
-	REQUIRE(time(NULL) - begin < 8); /* the link gives up a peer after 10 s */
-	for (uint32_t id = 1; id <= 1500; id++) {
+	REQUIRE(memory[0] - before < n);
+}
+
+/* It acknowledges, and all of its N operations are answered, in order. */
+static void deaf_hear(uint32_t n)
+{
+	for (uint32_t id = 1; id <= n; id++) {
+		struct glue_hdr h;
+
 		if (id % STRANGER_RECVS == 1)
 			stranger_listen(&deaf, STRANGER_RECVS);
 		REQUIRE(diw_glue_hdr_decode(&h, stranger_hear(&deaf, GLUE_RESULT), GLUE_HDR_MAX) && h.id == id);
 	}
+}
+
+/* A peer that asks for old values, and acknowledges none: its operations wait, those of another peer do not. */
+static void check_deaf(void)
+{
+	uint64_t v = 1, got = 0, before = memory[0];
+	struct fi_cq_tagged_entry c;
+	time_t begin = time(NULL);
+
+	stranger_open(&deaf);
+	deaf_ask(1500);
+	REQUIRE(fi_fetch_atomic(a.ep, &v, 1, NULL, &got, NULL, b.addr, base + 8, key, FI_UINT64, FI_SUM, NULL) == 0);
+	REQUIRE(fi_trecv(b.ep, &got, 8, NULL, a.addr, 2, 0, &got) == 0 && fi_tinject(a.ep, &v, 8, b.addr, 2) == 0);
+	REQUIRE(next(&b, &a, &c, NULL) == 0 && c.op_context == &got && done(FI_READ, NULL) == 0);
+	REQUIRE(time(NULL) - begin < 8); /* the link gives up a peer after 10 s */
+	deaf_hear(1500);
 	REQUIRE(memory[0] - before == 1500);
+	stranger_close(&deaf);
+}
+
+/* Such a peer's messages wait behind its operations, many in a Send, while another endpoint has all operations of the
+ * domain that calls may take. None is lost when the peer acknowledges: they come as operations become free. */
+static void check_scarce(void)
+{
+	enum { ASKED = 520, SENDS = 150, EACH = 21 };
+	struct glue_hdr h = { .kind = GLUE_EAGER, .flags = GLUE_TAGGED | GLUE_IMM, .packed = 1, .tag = 3 };
+	struct fi_cq_tagged_entry c;
+	struct end other;
+	uint8_t p[GLUE_PACK];
+
+	end_open(&other);
+	while (fi_trecv(other.ep, NULL, 0, NULL, FI_ADDR_UNSPEC, 4, 0, NULL) == 0)
+		;
+	stranger_open(&deaf);
+	deaf_ask(ASKED);
+	while (h.imm < SENDS * EACH) {
+		uint32_t len = 0;
+
+		for (int i = 0; i < EACH; i++, h.imm++)
+			len += diw_glue_hdr_encode(p + len, &h);
+		stranger_send(&deaf, p, len);
+	}
+	deaf_hear(ASKED);
+	end_close(&other);
+	for (uint64_t i = 0; i < SENDS * EACH; i++) {
+		REQUIRE(fi_trecv(b.ep, NULL, 0, NULL, FI_ADDR_UNSPEC, 3, 0, NULL) == 0);
+		REQUIRE(next(&b, &a, &c, NULL) == 0 && c.tag == 3 && c.data == i);
+	}
 	stranger_close(&deaf);
 }
 
@@ -264,6 +310,7 @@ int main(int argc, char **argv)
 	CHECK(refused);
 	CHECK(queries);
 	CHECK(deaf);
+	CHECK(scarce);
 	CHECK(forms);
 	CHECK(alignment);
 	REQUIRE(fi_close(&region->fid) == 0);

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Automatic progress of the provider: what needs the work of both ends goes on while the program does not call
- * libfabric. And poll sets, and the call that wakes a sleeper. */
+ * libfabric. Also poll sets, the call that wakes a sleeper, and the end after the program has closed all
+ * descriptors. */
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/system/mpi/fabric_kit.h"
 
@@ -110,6 +115,41 @@ static void check_poll_set(void)
 	REQUIRE(fi_close(&set->fid) == 0);
 }
 
+/* ---- A program that closes all descriptors, and whose files get the numbers. No other can be opened ---- */
+
+#define FIRST_FILE 3
+#define LAST_FILE 100
+
+static void check_closed(void)
+{
+	const struct rlimit none = { FIRST_FILE, FIRST_FILE };
+
+	for (int fd = FIRST_FILE; fd < 1024; fd++)
+		close(fd);
+	for (int fd = FIRST_FILE; fd <= LAST_FILE; fd++)
+		REQUIRE(open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) == fd);
+	REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+}
+
+/* Processor time of this process in half a second in which it makes no call. */
+static void check_rest(void)
+{
+	struct timespec before, after;
+
+	REQUIRE(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before) == 0);
+	usleep(500000);
+	REQUIRE(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after) == 0);
+	REQUIRE((after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000 < 100);
+}
+
+static void check_files(void)
+{
+	struct stat st;
+
+	for (int fd = FIRST_FILE; fd <= LAST_FILE; fd++)
+		REQUIRE(fstat(fd, &st) == 0 && st.st_size == 0);
+}
+
 int main(int argc, char **argv)
 {
 	struct fi_info *hints = fi_allocinfo();
@@ -127,7 +167,10 @@ int main(int argc, char **argv)
 	CHECK(sleeper);
 	CHECK(signal);
 	CHECK(poll_set);
+	CHECK(closed);
+	CHECK(rest);
 	ends_close();
+	CHECK(files);
 	fi_freeinfo(hints);
 	puts("done");
 	return 0;

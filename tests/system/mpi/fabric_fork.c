@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Children of fork(2) while a thread looks for completions, and so often holds the domain's lock. A child can make
- * calls and close what it inherited, and the parent goes on.
+ * calls and close what it inherited, and the parent goes on. The calls of other threads do not wait for long.
  * usage: fabric_fork DEVICE
  */
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,9 @@
 
 #define CHILDREN 20
 #define CHILD_S 20                       /* a child that takes longer hangs */
+
+#define CALLS 3000                       /* of another thread */
+#define SLEEPS 4                         /* in such a call at most: for the lock, and behind others that wait */
 
 static bool stop;
 
@@ -22,6 +26,32 @@ static void *look(void *arg)
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
 		progress();
 	return NULL;
+}
+
+/* How often this thread has slept. */
+static long sleeps(void)
+{
+	struct rusage u;
+
+	REQUIRE(getrusage(RUSAGE_THREAD, &u) == 0);
+	return u.ru_nvcsw;
+}
+
+/* A call that finds the lock held sleeps until it has the lock, and not again and again. */
+static void check_turns(void)
+{
+	long most = 0;
+
+	for (int i = 0; i < CALLS; i++) {
+		long before;
+
+		usleep(50);
+		before = sleeps();
+		progress();
+		most = sleeps() - before > most ? sleeps() - before : most;
+	}
+	printf("a call slept %ld times\n", most);
+	REQUIRE(most <= SLEEPS);
 }
 
 static void exchange(uint64_t value)
@@ -64,6 +94,8 @@ int main(int argc, char **argv)
 		REQUIRE(waitpid(pid, &status, 0) == pid && status == 0);
 		exchange(i + 2);
 	}
+	doing = "turns";
+	check_turns();
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
 	REQUIRE(pthread_join(thread, NULL) == 0);
 	ends_close();

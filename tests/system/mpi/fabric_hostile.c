@@ -57,7 +57,7 @@ static void check_headers(void)
 	for (uint32_t i = 0; i < GLUE_KINDS * 48; i++) {
 		for (size_t k = 1; k < sizeof p; k++)
 			p[k] = (uint8_t)(k < 4 ? 0 : rand());
-		p[0] = (uint8_t)(0x10 | i / 48);
+		p[0] = (uint8_t)(GLUE_VERSION << 4 | i / 48);
 		p[5] = 0x10;             /* the first generation of the first operations */
 		p[4] = p[6] = 0;
 		stranger_send(&s, p, i % 48);
@@ -291,6 +291,69 @@ static void check_flood(void)
 	REQUIRE(kept == 1 << 17);        /* two endpoints have this address vector */
 }
 
+/* One EAGER message of a Send: TAG, and LEN octets, of which the header says SAYS. */
+static uint32_t packed_put(uint8_t *p, uint64_t tag, uint32_t len, uint16_t says)
+{
+	const struct glue_hdr h = { .kind = GLUE_EAGER, .flags = GLUE_TAGGED, .packed = says, .tag = tag };
+	uint32_t n = diw_glue_hdr_encode(p, &h);
+
+	memset(p + n, (int)tag, len);
+	return n + len;
+}
+
+/* Sends P with LEN octets. The messages with the tags 21 to 20 + COMES come, each of 3 octets, and no other. */
+static void packed_send(const uint8_t *p, uint32_t len, unsigned comes)
+{
+	struct fi_cq_tagged_entry c;
+
+	stranger_send(&s, p, len);
+	for (unsigned i = 0; i < comes; i++) {
+		memset(in, 0xee, 4);
+		REQUIRE(fi_trecv(b.ep, in, 4, NULL, FI_ADDR_UNSPEC, 21 + i, 0, NULL) == 0);
+		REQUIRE(next(&b, &a, &c, NULL) == 0 && c.tag == 21 + i && c.len == 3);
+		REQUIRE(in[0] == 21 + i && in[1] == in[0] && in[2] == in[0] && in[3] == 0xee);
+	}
+	expect_none(&b);
+	expect_passage(LONG);
+}
+
+/* Sends of several messages: what is behind the first malformed one is dropped. The room for a Send ends at its last
+ * octet, so a reader that goes on reads octets of an earlier Send. */
+static void check_packed(void)
+{
+	static const struct glue_hdr fin = { .kind = GLUE_FIN, .id = 0x00100001 };
+	static const uint16_t wrong[] = { 0, 5, 0xffff };
+	uint8_t p[GLUE_PACK + 8];
+	uint32_t n;
+
+	n = packed_put(p, 21, 3, 4);
+	n += packed_put(p + n, 22, 3, 4);
+	packed_send(p, n, 2);
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {     /* the second one's length */
+		n = packed_put(p, 21, 3, 4);
+		n += packed_put(p + n, 30, 3, wrong[i]);
+		packed_send(p, n, 1);
+	}
+	for (uint32_t cut = 1; cut < GLUE_HDR_MIN + 8; cut++) {         /* within the second one's header */
+		n = packed_put(p, 21, 3, 4);
+		packed_put(p + n, 30, 3, 4);
+		packed_send(p, n + cut, 1);
+	}
+	n = packed_put(p, 21, 3, 4);
+	n += diw_glue_hdr_encode(p + n, &fin);
+	packed_send(p, n, 1);
+	for (n = 0; n + 16 <= GLUE_PACK;)       /* as many as go into one Send: an op each */
+		n += packed_put(p + n, 40, 0, 1);
+	stranger_send(&s, p, n);
+	for (uint32_t i = 0; i < n / 16; i++) {
+		struct fi_cq_tagged_entry c;
+
+		REQUIRE(fi_trecv(b.ep, in, 4, NULL, FI_ADDR_UNSPEC, 40, 0, NULL) == 0);
+		REQUIRE(next(&b, &a, &c, NULL) == 0 && c.tag == 40 && c.len == 0);
+	}
+	expect_none(&b);
+}
+
 static void check_acknowledged(void) { check_pieces(FI_TRANSMIT_COMPLETE); }
 static void check_delivered(void) { check_pieces(FI_DELIVERY_COMPLETE); }
 
@@ -298,6 +361,7 @@ static const struct { const char *name; void (*run)(void); } checks[] = {
 	{ "repeated end", check_repeated_end }, { "cancel many", check_cancel_many },
 	{ "acknowledged", check_acknowledged }, { "delivered", check_delivered },
 	{ "clearances", check_clearances }, { "others", check_others }, { "headers", check_headers },
+	{ "packed", check_packed },
 	{ "absurd", check_absurd }, { "unreadable", check_unreadable }, { "flood", check_flood },
 };
 

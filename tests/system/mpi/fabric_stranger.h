@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 
 #include "mpi_glue/greeting.h"
+#include "mpi_glue/msg_hdr.h"
 #include "tests/system/mpi/fabric_kit.h"
 #include "verbs/diw_cm.h"
 
@@ -79,6 +80,7 @@ static inline void stranger_prepare(struct stranger *s)
 	attr.send_cq = s->sends;
 	attr.recv_cq = s->recvs;
 	attr.sq_depth = 2048;
+	attr.max_inline = DIW_MAX_INLINE;
 	attr.dgram.qkey = s->qkey;
 	REQUIRE(diw_qp_create(s->pd, &attr, &s->qp) == 0);
 	REQUIRE(diw_mr_reg(s->pd, s->room, sizeof s->room, DIW_ACCESS_LOCAL_WRITE, &s->mr) == 0);
@@ -159,7 +161,7 @@ static inline const uint8_t *stranger_hear(struct stranger *s, uint8_t kind)
 	struct diw_wc wc = stranger_next(s->recvs);
 	const uint8_t *p = s->room[wc.wr_id];
 
-	REQUIRE(p[0] == (0x10 | kind));
+	REQUIRE(p[0] == (GLUE_VERSION << 4 | kind));
 	return p;
 }
 
