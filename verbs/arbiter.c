@@ -2,9 +2,9 @@
 /*
  * Deficit round robin (Shreedhar, Varghese: Efficient Fair Queueing using Deficit Round Robin, 1995) by octets. A round
  * gives each queue pair QUANTUM octets for each unit of its weight, and ends when all of them are sent. A queue pair
- * may send BURST octets at once, so that small weights fill super-buffers, too. It then waits for the rounds that pay
- * for them. The classes of DIW_ARBITER_BLOCKING are the tables of high and low priority of InfiniBand's virtual lanes
- * (InfiniBand Architecture Specification 1.2.1, volume 1, section 7.6.9).
+ * may send ARBITER_BURST octets at once, so that small weights fill super-buffers, too. It then waits for the rounds
+ * that pay for them. The classes of DIW_ARBITER_BLOCKING are the tables of high and low priority of InfiniBand's
+ * virtual lanes (InfiniBand Architecture Specification 1.2.1, volume 1, section 7.6.9).
  *
  * A post over datagrams is sent at once, so the queue of a queue pair that sends all the time may be empty between two
  * posts. Its share is kept for it for LINGER_NS, and for LINGER_STEPS: a thread that the kernel stops for a while does
@@ -15,7 +15,7 @@
 #include "verbs/qp.h"
 
 #define QUANTUM 4096
-#define BURST 65536
+#define ARBITER_BURST 65536
 #define LINGER_NS (20 * DIW_US)
 #define LINGER_STEPS 4
 /* A round ends after this time, even if a full socket or window keeps a queue pair from sending its share. */
@@ -32,12 +32,12 @@ static struct diw_qp *share_qp(struct diw_share *s)
 	return diw_container(s, struct diw_qp, share);
 }
 
-static int64_t quantum(const struct diw_share *s)
+static int64_t share_quantum(const struct diw_share *s)
 {
 	return (int64_t)s->weight * QUANTUM;
 }
 
-static bool competes(const struct diw_share *s)
+static bool share_competes(const struct diw_share *s)
 {
 	return !diw_list_empty(&s->link);
 }
@@ -45,9 +45,9 @@ static bool competes(const struct diw_share *s)
 /* Unused credit is not saved: a queue pair has at most that of one round. */
 static void share_credit(struct diw_share *s, uint64_t rounds)
 {
-	s->credit += (int64_t)(rounds < ROUNDS_MOST ? rounds : ROUNDS_MOST) * quantum(s);
-	if (s->credit > quantum(s))
-		s->credit = quantum(s);
+	s->credit += (int64_t)(rounds < ROUNDS_MOST ? rounds : ROUNDS_MOST) * share_quantum(s);
+	if (s->credit > share_quantum(s))
+		s->credit = share_quantum(s);
 }
 
 static void share_put(struct diw_arbiter *a, struct diw_share *s, bool owed)
@@ -104,7 +104,7 @@ static uint64_t rounds_needed(const struct diw_arbiter *a, bool all)
 	for (struct diw_list *l = a->spent.next; l != &a->spent; l = l->next) {
 		struct diw_share *s = share_of(l);
 		/* The analyzer does not see that a weight is not 0. NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
-		uint64_t n = s->credit > 0 ? 1 : (uint64_t)(-s->credit / quantum(s)) + 1;
+		uint64_t n = s->credit > 0 ? 1 : (uint64_t)(-s->credit / share_quantum(s)) + 1;
 
 		if (takes_part(a, s, all) && n < least)
 			least = n;
@@ -171,15 +171,15 @@ int64_t diw_arbiter_grant(struct diw_qp *qp, int64_t most, uint64_t now)
 	struct diw_share *s = &qp->share;
 	int64_t share;
 
-	if (!competes(s)) {
+	if (!share_competes(s)) {
 		share_credit(s, a->round - s->round);
 		s->round = a->round;
 	}
 	if (!s->owed)
 		rounds_advance(qp->dev, now);
-	if (competes(s) ? !s->owed : s->credit <= 0 || !takes_part(a, s, s->weight > a->top))
+	if (share_competes(s) ? !s->owed : s->credit <= 0 || !takes_part(a, s, s->weight > a->top))
 		return 0;
-	share = s->credit > BURST ? s->credit : BURST;
+	share = s->credit > ARBITER_BURST ? s->credit : ARBITER_BURST;
 	return share < most ? share : most;
 }
 
@@ -219,7 +219,7 @@ void diw_arbiter_sent(struct diw_qp *qp, int64_t octets, bool waits, uint64_t no
 
 	if (octets == 0 && !waits && !s->waits)
 		return;
-	if (!competes(s))
+	if (!share_competes(s))
 		share_join(a, s, now);
 	s->waits = waits;
 	if (octets || !waits) {
@@ -240,7 +240,7 @@ uint64_t diw_arbiter_deadline(const struct diw_qp *qp)
 	struct diw_list *l = diw_list_first(&a->owed);
 	uint64_t round_end = a->round_at + ROUND_NS;
 
-	if (!competes(&qp->share) || qp->share.owed || !l)
+	if (!share_competes(&qp->share) || qp->share.owed || !l)
 		return 0;
 	return share_of(l)->waits ? round_end :
 	       diw_min64(round_end, diw_max64(share_of(l)->sent_at, diw_engine_time(&qp->dev->engine)) + LINGER_NS);
@@ -248,7 +248,7 @@ uint64_t diw_arbiter_deadline(const struct diw_qp *qp)
 
 void diw_arbiter_leave(struct diw_qp *qp, uint64_t now)
 {
-	if (!competes(&qp->share))
+	if (!share_competes(&qp->share))
 		return;
 	share_remove(&qp->dev->arbiter, &qp->share);
 	rounds_advance(qp->dev, now);
@@ -273,7 +273,7 @@ void diw_arbiter_set_mode(struct diw_dev *dev, enum diw_arbiter_mode mode, uint6
 	dev->arbiter.mode = mode;
 }
 
-static void meter(struct diw_qp *qp)
+static void qp_meter(struct diw_qp *qp)
 {
 	qp->metered = qp->rate || qp->dev->arbiter.weights;
 }
@@ -287,11 +287,11 @@ void diw_arbiter_weigh(struct diw_qp *qp, uint32_t weight, uint64_t now)
 	diw_arbiter_leave(qp, now);
 	qp->share.weight = weight;
 	a->weights += weight != 1;
-	meter(qp);
+	qp_meter(qp);
 	if (on == (a->weights != 0))
 		return;
 	if (on)
 		arbiter_clear(a, now);
 	for (struct diw_list *l = qp->dev->qps.next; l != &qp->dev->qps; l = l->next)
-		meter(diw_container(l, struct diw_qp, of_dev));
+		qp_meter(diw_container(l, struct diw_qp, of_dev));
 }

@@ -170,13 +170,15 @@ void *diw_cq_ctx(const struct diw_cq *cq)
 
 /* ---- Events ---- */
 
-static void fire(struct diw_cq *cq)
+static void cq_fire(struct diw_cq *cq)
 {
 	cq->armed = DIW_CQ_IDLE;
+	cq->told = atomic_load_explicit(&cq->tail, memory_order_relaxed);
 	if (!cq->channel)
 		return;
 	if (cq->nevents++ == 0)
 		diw_list_add_tail(&cq->channel->events, &cq->event);
+	cq->channel->fresh = true;
 	mark_dirty(cq->channel);
 	diw_engine_wake(&cq->dev->engine, cq->channel);
 }
@@ -196,25 +198,27 @@ void diw_cq_push(struct diw_cq *cq)
 		atomic_store_explicit(&cq->solicited, tail + 1, memory_order_relaxed);
 	atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);
 	if (cq->armed == DIW_CQ_ARMED || (cq->armed == DIW_CQ_ARMED_SOLICITED && solicited))
-		fire(cq);
+		cq_fire(cq);
 	if (cq->waiters)
 		diw_engine_wake(&cq->dev->engine, cq);
 }
 
-static int arm(struct diw_cq *cq, bool solicited_only, bool only_later)
+/* AGAIN: completions that an event has announced raise one, too. */
+static int cq_arm(struct diw_cq *cq, bool solicited_only, bool again)
 {
 	struct diw_engine *e = &cq->dev->engine;
-	uint32_t head, upto;
+	uint32_t first, upto;
 	int rc = diw_engine_lock(e);
 
 	if (rc < 0)
 		return rc;
-	head = atomic_load(&cq->head);
+	first = atomic_load(&cq->head);
+	if (!again && cq->told - first <= atomic_load(&cq->tail) - first)       /* or it was announced long ago */
+		first = cq->told;
 	upto = solicited_only ? atomic_load(&cq->solicited) : atomic_load(&cq->tail);
 	cq->armed = solicited_only && cq->armed != DIW_CQ_ARMED ? DIW_CQ_ARMED_SOLICITED : DIW_CQ_ARMED;
-	/* A completion is there that is newer than those already taken. */
-	if (!only_later && upto - head - 1 < atomic_load(&cq->tail) - head)
-		fire(cq);
+	if (upto - first - 1 < atomic_load(&cq->tail) - first)
+		cq_fire(cq);
 	else                                    /* from here on, its Reads' timeouts are deadlines */
 		diw_engine_hasten(e, diw_engine_deadline(e, false));
 	diw_engine_unlock(e);
@@ -225,12 +229,12 @@ static int arm(struct diw_cq *cq, bool solicited_only, bool only_later)
 
 int diw_cq_arm(struct diw_cq *cq, bool solicited_only)
 {
-	return arm(cq, solicited_only, false);
+	return cq_arm(cq, solicited_only, true);
 }
 
 int diw_cq_arm_later(struct diw_cq *cq, bool solicited_only)
 {
-	return arm(cq, solicited_only, true);
+	return cq_arm(cq, solicited_only, false);
 }
 
 /* Makes the descriptor readable if there are events, unless a thread in diw_channel_get() is about to take the
@@ -240,13 +244,14 @@ static void channel_sync(struct diw_deferred *d)
 	struct diw_channel *ch = diw_container(d, struct diw_channel, sync);
 	bool want = !diw_list_empty(&ch->events);
 
-	if (want == ch->signalled || (want && diw_engine_has_waiter(&ch->dev->engine, ch)) || ch->fd < 0)
+	if ((want && diw_engine_has_waiter(&ch->dev->engine, ch)) || ch->fd < 0)
 		return;
-	ch->signalled = want;
-	if (want)
+	if (want && (ch->fresh || !ch->signalled))
 		diw_eventfd_set(ch->fd);
-	else
+	else if (!want && ch->signalled)
 		diw_eventfd_clear(ch->fd);
+	ch->signalled = want;
+	ch->fresh = false;
 }
 
 int diw_channel_create(struct diw_dev *dev, struct diw_channel **out)
@@ -303,7 +308,7 @@ int diw_channel_fd(const struct diw_channel *ch)
 
 /* Learns how the program waits. A program that sleeps on the descriptor finds its event when it calls. A program that
  * sleeps in diw_channel_get() itself needs no leader thread, and is twice as fast without. */
-static void learn(struct diw_channel *ch, bool found, bool slept)
+static void channel_learn(struct diw_channel *ch, bool found, bool slept)
 {
 	ch->ready = slept || !found ? 0 : ch->ready < READY_IS_POLLED ? ch->ready + 1 : ch->ready;
 	if (slept)
@@ -322,6 +327,7 @@ static struct diw_cq *channel_take_event(struct diw_channel *ch)
 	cq = diw_container(l, struct diw_cq, event);
 	diw_list_del(l);
 	cq->taken++;
+	cq->told = atomic_load_explicit(&cq->tail, memory_order_relaxed);
 	if (--cq->nevents)
 		diw_list_add_tail(&ch->events, l);
 	diw_engine_app_back(&ch->dev->engine);
@@ -360,7 +366,7 @@ int diw_channel_get(struct diw_channel *ch, struct diw_cq **out, int64_t timeout
 		slept = true;
 		diw_engine_sleep(&dev->engine, &w, until);
 	}
-	learn(ch, cq, slept);
+	channel_learn(ch, cq, slept);
 	diw_waiter_fini(&dev->engine, &w);
 	diw_engine_unlock(&dev->engine);
 	if (!cq)

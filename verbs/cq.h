@@ -10,7 +10,8 @@ struct diw_channel {
 	struct diw_list events;      /* completion queues with an event */
 	struct diw_deferred sync;    /* deferred update of the descriptor */
 	int fd;                      /* an eventfd; readable while `events` is not empty */
-	bool signalled;
+	bool signalled;              /* it is */
+	bool fresh;                  /* it must be written to for an event */
 	atomic_bool given;           /* the application has asked for the descriptor */
 	uint8_t ready;               /* consecutive events that diw_channel_get() found when it was called */
 	atomic_bool polled;          /* by that, the application seems to sleep on the descriptor */
@@ -29,6 +30,7 @@ struct diw_cq {
 	_Atomic uint32_t tail;       /* the next entry to fill */
 	_Atomic uint32_t head;       /* the next entry to take */
 	_Atomic uint32_t solicited;  /* value of `tail` after the last solicited or failed completion */
+	uint32_t told;               /* value of `tail` when the last event was raised or fetched */
 	atomic_bool starved;         /* a queue pair waits for room */
 	pthread_mutex_t take;
 	enum { DIW_CQ_IDLE, DIW_CQ_ARMED, DIW_CQ_ARMED_SOLICITED } armed;

@@ -18,8 +18,8 @@ extern "C" {
 
 /* ---- Completions and requests ---------------------------------------------------------------------------------- */
 
-/* As diw_cq_arm(), but a completion that is in the queue already raises no event: the caller polls once more before it
- * sleeps, as with libibverbs. */
+/* As diw_cq_arm(), but completions that were in the queue when the last event was raised or fetched raise no other one.
+ * So a program that arms before it polls gets one event for them, and one that polls before it arms misses none. */
 int diw_cq_arm_later(struct diw_cq *cq, bool solicited_only);
 /* The end of CQ's events: its channel returns no more of them. TAKEN: how many the channel has returned. -EBUSY while a
  * queue pair uses CQ. diw_cq_destroy() follows, when these events are acknowledged. */
@@ -42,10 +42,10 @@ bool diw_dev_has_fds(struct diw_dev *dev);
 /* ---- Events ----------------------------------------------------------------------------------------------------- */
 
 /* The events that the device raises from now on: a set of 1u << enum diw_event_type, to begin with all. Without
- * DIW_EVENT_OVERRUN the newest events are lost when none are fetched. */
+ * DIW_EVENT_OVERRUN the newest events are lost when none are fetched. -EINVAL: an unknown type. */
 int diw_dev_set_events(struct diw_dev *dev, unsigned types);
 /* RC: the faults of the peer that raise DIW_EVENT_QP_ERROR even if it is not in the device's set. A lost connection is
- * none. -EINVAL: not RC. */
+ * none. -EINVAL: not RC, or an unknown bit. */
 #define DIW_RAISE_FOUND 1u           /* found by this end */
 #define DIW_RAISE_TOLD 2u            /* named by a Terminate message of the peer: faults of this end */
 int diw_qp_set_errors(struct diw_qp *qp, unsigned raise);

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/eventfd.h"
+#include "base/log.h"
 #include "verbs/dev.h"
 #include "verbs/diw_provider.h"
 
@@ -16,8 +17,7 @@ void diw_dev_event(struct diw_dev *dev, const struct diw_event *ev)
 		return;
 	}
 	dev->events[(dev->events_head + dev->events_n++) % DIW_DEV_EVENTS] = *ev;
-	if (dev->events_n == 1)
-		diw_eventfd_set(dev->event_fd);
+	diw_eventfd_set(dev->event_fd);
 	diw_engine_wake(&dev->engine, dev);
 }
 
@@ -34,7 +34,9 @@ void diw_dev_forget_events(struct diw_dev *dev, const void *object)
 
 int diw_dev_set_events(struct diw_dev *dev, unsigned types)
 {
-	int rc = diw_engine_lock(&dev->engine);
+	const unsigned known = (2u << DIW_EVENT_SQ_DRAINED) - 1;
+	int rc = types & ~known ? diw_fail(-EINVAL, "diw_dev_set_events: types %#x: %#x are unknown", types,
+					   types & ~known) : diw_engine_lock(&dev->engine);
 
 	if (rc < 0)
 		return rc;

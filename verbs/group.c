@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "verbs/qp.h"
 
-#define BUCKETS 64u
+#define GROUP_BUCKETS 64u
 #define RCVBUF (4u << 20)
 /* The interval at which a spinning thread reads the socket while it is idle: each read costs 0.3 us. */
 #define LOOK_NS (5 * DIW_US)
@@ -32,7 +32,7 @@ struct diw_group_port {
 	struct diw_counters c;       /* not shown: the attached queue pairs count */
 	uint64_t seed, look_at;
 	int ngroups;
-	struct group *bucket[BUCKETS];
+	struct group *bucket[GROUP_BUCKETS];
 	struct diw_list by_age;      /* all groups, oldest first */
 };
 
@@ -84,7 +84,7 @@ static void port_close_if_idle(struct diw_dev *dev)
 
 static struct group **group_slot(struct diw_group_port *p, const struct diw_addr *addr)
 {
-	struct group **at = &p->bucket[diw_addr_hash(addr, p->seed) % BUCKETS];
+	struct group **at = &p->bucket[diw_addr_hash(addr, p->seed) % GROUP_BUCKETS];
 
 	while (*at && !diw_addr_eq(&(*at)->addr, addr))
 		at = &(*at)->next;
@@ -244,7 +244,7 @@ void diw_group_fini(struct diw_dev *dev)
 		return;
 	diw_list_for_each_safe(l, next, &p->by_age)
 		free(diw_container(l, struct member, by_age));
-	for (unsigned i = 0; i < BUCKETS; i++)
+	for (unsigned i = 0; i < GROUP_BUCKETS; i++)
 		for (struct group *g = p->bucket[i], *after; g; g = after) {
 			after = g->next;
 			free(g);

@@ -22,7 +22,7 @@
 
 /* This many queue pairs write their states before every sleep. With more, they write at intervals, so that going to
  * sleep stays cheap. */
-#define FEW 16
+#define STAT_FEW 16
 #define REFRESH_NS (100 * DIW_MS)
 #define UNFINISHED_NS (10 * DIW_S)       /* age at which a page without a lock counts as never finished */
 #define SWEEP_MAX 256                    /* abandoned pages that a new one checks */
@@ -59,7 +59,7 @@ static uint64_t ctime_ns(const struct stat *st)
 
 /* Removes pages of dead processes of this user. Pages with this process's id are left: another copy of this library may
  * have them, whose locks would not be visible. */
-static void sweep(void)
+static void pages_sweep(void)
 {
 	char own[32];
 	const struct dirent *e;
@@ -108,7 +108,7 @@ static void page_close_fd(void)
 
 /* tmpfs allocates memory when a page is touched, and raises SIGBUS if there is none. So the memory is allocated
  * first. */
-static bool reserve(size_t off, size_t len)
+static bool page_reserve(size_t off, size_t len)
 {
 	return page_is_open() && fallocate(page.fd, 0, (off_t)off, (off_t)len) == 0;
 }
@@ -169,7 +169,7 @@ static bool page_open(void)
 
 	if (!stat_is_wanted() || !size_is_allowed())
 		return false;
-	sweep();
+	pages_sweep();
 	page.fd = diw_above_std(open(DIW_STAT_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
 	if (page.fd < 0)
 		return false;
@@ -178,7 +178,7 @@ static bool page_open(void)
 		page.ino = st.st_ino;
 	}
 	if (fchmod(page.fd, 0600) == 0 && fcntl(page.fd, F_SETLK, &l) == 0 &&
-	    ftruncate(page.fd, (off_t)PAGE_SIZE_ALL) == 0 && reserve(0, SLOTS_OFF))
+	    ftruncate(page.fd, (off_t)PAGE_SIZE_ALL) == 0 && page_reserve(0, SLOTS_OFF))
 		p = mmap(NULL, PAGE_SIZE_ALL, PROT_READ | PROT_WRITE, MAP_SHARED, page.fd, 0);
 	if (p != MAP_FAILED) {
 		fill_head(p);
@@ -239,7 +239,8 @@ static struct diw_stat_slot *slot_take(void)
 
 	while (i < DIW_STAT_SLOTS && page.taken[i])
 		i++;
-	if (i == DIW_STAT_SLOTS || !reserve(SLOTS_OFF + i * sizeof(struct diw_stat_slot), sizeof(struct diw_stat_slot)))
+	if (i == DIW_STAT_SLOTS ||
+	    !page_reserve(SLOTS_OFF + i * sizeof(struct diw_stat_slot), sizeof(struct diw_stat_slot)))
 		return NULL;
 	page.taken[i] = true;
 	if (i >= page.head->used)
@@ -385,14 +386,14 @@ static uint64_t stat_deadline(const struct diw_member *m, bool waiting)
 	const struct diw_dev *dev = dev_of(m);
 
 	(void)waiting;
-	return dev->stat.nshown > FEW && states_are_old(dev) ? dev->stat.at : DIW_NEVER;
+	return dev->stat.nshown > STAT_FEW && states_are_old(dev) ? dev->stat.at : DIW_NEVER;
 }
 
 static void stat_rest(struct diw_member *m)
 {
 	struct diw_dev *dev = dev_of(m);
 
-	if (dev->stat.nshown <= FEW && states_are_old(dev))
+	if (dev->stat.nshown <= STAT_FEW && states_are_old(dev))
 		states_write(dev);
 }
 

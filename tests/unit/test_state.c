@@ -376,7 +376,7 @@ START_TEST(room_made)
 	struct pollfd ready = { .events = POLLIN };
 	struct diw_channel *ch;
 	struct diw_qp_attr attr;
-	struct diw_cq *cq;
+	struct diw_cq *cq, *which;
 	struct end c, d;
 
 	ck_assert_int_eq(diw_channel_create(k.dev, &ch), 0);
@@ -386,8 +386,10 @@ START_TEST(room_made)
 	attr.send_cq = cq;
 	end_open(&c, &k, &attr, 16);
 	end_open(&d, &k, &attr, 16);
+	ck_assert_int_eq(diw_cq_arm_later(cq, false), 0);
 	ck_assert_int_eq(end_send(&c, &b, 0, 10, DIW_SEND_SIGNALED), 0);
 	end_sent(&c);
+	ck_assert_int_eq(diw_channel_get(ch, &which, 0), 0);
 	ck_assert_int_eq(end_send(&d, &b, 1, 10, DIW_SEND_SIGNALED), 0);
 	ck_assert_int_eq(diw_cq_arm_later(cq, false), 0);
 	ck_assert_int_eq(poll(&ready, 1, 0), 0);
@@ -451,6 +453,22 @@ START_TEST(left)
 	ck_assert_int_eq(none(p.b.rcq), 0);
 	ck_assert_int_eq(diw_leave(p.b.qp), 0);
 	ck_assert_uint_eq(rc_wc(p.b.rcq).status, DIW_WC_FLUSHED);
+	pair_close(&p);
+}
+END_TEST
+
+/* Sets of events and faults that contain none that there is not. */
+START_TEST(raises)
+{
+	static struct pair p;
+
+	pair_open(&p, NULL, NULL);
+	ck_assert_int_eq(diw_dev_set_events(p.k.dev, 2u << DIW_EVENT_SQ_DRAINED), -EINVAL);
+	ck_assert_int_eq(diw_dev_set_events(p.k.dev, ~0u), -EINVAL);
+	ck_assert_int_eq(diw_dev_set_events(p.k.dev, 1u << DIW_EVENT_SQ_DRAINED | 1u << DIW_EVENT_QP_ERROR), 0);
+	ck_assert_int_eq(diw_dev_set_events(p.k.dev, 0), 0);
+	ck_assert_int_eq(diw_qp_set_errors(p.a.qp, DIW_RAISE_TOLD << 1), -EINVAL);
+	ck_assert_int_eq(diw_qp_set_errors(p.a.qp, DIW_RAISE_TOLD | DIW_RAISE_FOUND), 0);
 	pair_close(&p);
 }
 END_TEST
@@ -538,6 +556,7 @@ Suite *suite_state(void)
 	tcase_add_test(t, srq_told);
 	tcase_add_test(rc, rc_again);
 	tcase_add_loop_test(rc, left, 0, 2);
+	tcase_add_test(rc, raises);
 	tcase_add_test(rc, retries);
 	tcase_add_loop_test(rc, early, 0, 2);
 	suite_add_tcase(s, t);

@@ -8,8 +8,7 @@ void diw_cm_post(struct diw_cm_conn *c, enum diw_cm_event_type type)
 {
 	struct diw_cm *cm = c->cm;
 
-	if (diw_list_empty(&cm->events))
-		diw_eventfd_set(cm->fd);
+	diw_eventfd_set(cm->fd);
 	c->event = (uint8_t)type;
 	diw_list_add_tail(&cm->events, &c->note);
 	diw_engine_wake(&cm->dev->engine, cm);

@@ -216,6 +216,8 @@ int cma_ud_connect(struct cma_id *id, const struct rdma_conn_param *p);
 int cma_ud_accept(struct cma_id *id, const struct rdma_conn_param *p);
 int cma_ud_reject(struct cma_id *id, const void *data, uint8_t len);
 void cma_ud_forget(struct cma_id *id);
+/* The program fetches E, which tells that a group is joined: attaches the queue pair. An error is told by E instead. */
+void cma_group_attach(struct cma_event *e);
 void cma_groups_forget(struct cma_id *id);
 
 #endif

@@ -5,7 +5,7 @@
 #include "verbs/host/port.h"
 #include "verbs/cma/cma.h"
 
-#define BUCKETS 4096u
+#define QP_BUCKETS 4096u
 #define KEEPALIVE_S 10
 /* How long a refused connect is retried. Some programs send the port between bind and listen (qperf), and hardware
  * takes longer to resolve a route. */
@@ -18,15 +18,15 @@
 
 /* ---- Connections and their identifiers ---- */
 
-static struct cma_id *buckets[BUCKETS];
+static struct cma_id *buckets[QP_BUCKETS];
 
 static struct cma_id **qp_bucket(const struct diw_qp *qp)
 {
-	return &buckets[((uintptr_t)qp >> 6) * 0x9e3779b97f4a7c15u >> 32 & (BUCKETS - 1)];
+	return &buckets[((uintptr_t)qp >> 6) * 0x9e3779b97f4a7c15u >> 32 & (QP_BUCKETS - 1)];
 }
 
 /* Maps QP to ID. The newest entry is first: an earlier one with the same address is of a destroyed queue pair. */
-static void map(struct cma_id *id, struct diw_qp *qp)
+static void qp_map(struct cma_id *id, struct diw_qp *qp)
 {
 	id->diw = qp;
 	id->hash_next = *qp_bucket(qp);
@@ -99,7 +99,7 @@ int rdma_listen(struct rdma_cm_id *cm_id, int backlog)
 	return cma_result(rc);
 }
 
-static uint8_t shown(uint16_t n)
+static uint8_t retry_shown(uint16_t n)
 {
 	return n < UINT8_MAX ? (uint8_t)n : UINT8_MAX;
 }
@@ -145,8 +145,8 @@ static void cma_on_request(struct cma_dev *d, const struct diw_cm_event *ev)
 	e->owner = l;
 	e->ev.listen_id = &l->id;
 	/* The most that the peer has outstanding is the most that we must answer, and vice versa. */
-	e->ev.param.conn.responder_resources = shown(ev->ord);
-	e->ev.param.conn.initiator_depth = shown(ev->ird);
+	e->ev.param.conn.responder_resources = retry_shown(ev->ord);
+	e->ev.param.conn.initiator_depth = retry_shown(ev->ird);
 	cma_event_data(e, ev->data, ev->data_len);
 	l->queued++;
 	cma_event_post(e);
@@ -161,7 +161,7 @@ static uint16_t at_most(uint16_t n)
 
 /* N of a program; ALL (RDMA_MAX_RESP_RES, RDMA_MAX_INIT_DEPTH) is MOST. 0 is one: programs that leave the depths 0 and
  * read all the same run on adapters whose smallest depth is one. */
-static uint16_t depth(uint8_t n, uint8_t all, uint16_t most)
+static uint16_t reads_depth(uint8_t n, uint8_t all, uint16_t most)
 {
 	if (n == all)
 		return most;
@@ -182,8 +182,8 @@ static int cma_conn_attr(struct diw_conn_attr *a, const struct cma_id *id, const
 	if ((p->responder_resources != RDMA_MAX_RESP_RES && p->responder_resources > DIW_MAX_IRD) ||
 	    (p->initiator_depth != RDMA_MAX_INIT_DEPTH && p->initiator_depth > DIW_MAX_IRD))
 		return EINVAL;
-	a->ird = depth(p->responder_resources, RDMA_MAX_RESP_RES, a->ird);
-	a->ord = depth(p->initiator_depth, RDMA_MAX_INIT_DEPTH, a->ord);
+	a->ird = reads_depth(p->responder_resources, RDMA_MAX_RESP_RES, a->ird);
+	a->ord = reads_depth(p->initiator_depth, RDMA_MAX_INIT_DEPTH, a->ord);
 	a->data = p->private_data;
 	a->data_len = cma_data_len(p);
 	return 0;
@@ -200,7 +200,7 @@ static struct diw_qp *qp_claim(struct cma_id *id, const struct rdma_conn_param *
 		id->qp_num = p ? p->qp_num : 0;
 	qp = diw_of_claim(id->id.verbs, id->qp_num);
 	if (qp)
-		map(id, qp);
+		qp_map(id, qp);
 	return qp;
 }
 
@@ -380,8 +380,8 @@ static void cma_on_established(struct cma_id *id, const struct diw_cm_event *ev)
 		cma_qp_connected(id);
 	if (!e)
 		return;
-	e->ev.param.conn.responder_resources = shown(ev->ird);
-	e->ev.param.conn.initiator_depth = shown(ev->ord);
+	e->ev.param.conn.responder_resources = retry_shown(ev->ird);
+	e->ev.param.conn.initiator_depth = retry_shown(ev->ord);
 	cma_event_data(e, ev->data, ev->data_len);
 	cma_event_post(e);
 }
@@ -434,7 +434,7 @@ static void forget_late(struct cma_id *id)
 }
 
 /* Calls READY after NS; at once if nothing can be watched. */
-static void later(struct cma_id *id, void (*ready)(struct diw_watch *w, uint64_t now), uint64_t ns)
+static void id_call_later(struct cma_id *id, void (*ready)(struct diw_watch *w, uint64_t now), uint64_t ns)
 {
 	forget_late(id);
 	id->late = (struct diw_watch){ .fd = -1, .ready = ready };
@@ -459,7 +459,7 @@ void cma_disconnected(struct cma_id *id)
 {
 	cma_post(id, RDMA_CM_EVENT_DISCONNECTED, 0);
 	if (!id->dev->rnic)
-		later(id, tell_timewait, TIMEWAIT_NS);
+		id_call_later(id, tell_timewait, TIMEWAIT_NS);
 }
 
 static void tell_late(struct diw_watch *w, uint64_t now)
@@ -498,7 +498,7 @@ void cma_conn_event(struct diw_loop_cm *c, const struct diw_cm_event *ev)
 		if (id->leaving)
 			cma_disconnected(id);
 		else
-			later(id, tell_late, LATE_NS);
+			id_call_later(id, tell_late, LATE_NS);
 		break;
 	}
 	id->state = CMA_OVER;

@@ -73,8 +73,7 @@ void cma_event_data(struct cma_event *e, const void *data, uint32_t len)
 
 static void event_put(struct channel *c, struct cma_event *e)
 {
-	if (diw_list_empty(&c->events))
-		diw_eventfd_set(c->ch.fd);
+	diw_eventfd_set(c->ch.fd);
 	diw_list_add_tail(&c->events, &e->link);
 }
 
@@ -103,14 +102,14 @@ void cma_post(struct cma_id *id, enum rdma_cm_event_type type, int status)
 
 /* ---- Fetching ---- */
 
-static void count(struct cma_count *n)
+static void event_count(struct cma_count *n)
 {
 	n->taken++;
 	n->taker = pthread_self();
 }
 
 /* The event is not counted as queued any more. */
-static void uncount(const struct cma_event *e)
+static void event_uncount(const struct cma_event *e)
 {
 	if (e->ev.event == RDMA_CM_EVENT_CONNECT_REQUEST)
 		e->owner->queued--;
@@ -127,10 +126,12 @@ static struct cma_event *event_take(struct channel *c)
 		return NULL;
 	e = diw_container(l, struct cma_event, link);
 	unlink_event(c, e);
-	count(&e->owner->events);
+	event_count(&e->owner->events);
 	if (e->more)
-		count(e->more);
-	uncount(e);
+		event_count(e->more);
+	event_uncount(e);
+	if (e->ev.event == RDMA_CM_EVENT_MULTICAST_JOIN)
+		cma_group_attach(e);
 	return e;
 }
 
@@ -228,11 +229,11 @@ int cma_complete(struct cma_id *id)
 /* ---- Destruction of identifiers ---- */
 
 /* Drops an event with its child, which no other thread knows. */
-static void drop(struct cma_event *e)
+static void event_drop(struct cma_event *e)
 {
 	struct cma_id *child = e->ev.id == &e->owner->id ? NULL : cma_id(e->ev.id);
 
-	uncount(e);
+	event_uncount(e);
 	free(e);
 	if (child)
 		cma_id_free(child);
@@ -254,7 +255,7 @@ void cma_events_forget(struct cma_id *id, const struct cma_count *more)
 			if (e->owner != id || (more && e->more != more))
 				continue;
 			unlink_event(c, e);
-			drop(e);
+			event_drop(e);
 			found = true;
 			break;
 		}
@@ -346,7 +347,7 @@ void cma_events_move(struct cma_id *id, struct rdma_event_channel *to, bool sync
 		if (e->owner != id || e->ev.id == &id->id || child_move(cma_id(e->ev.id), id) == 0)
 			continue;
 		unlink_event(c, e);
-		drop(e);
+		event_drop(e);
 	}
 }
 

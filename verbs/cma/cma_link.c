@@ -14,9 +14,9 @@
 #include "base/sys.h"
 #include "verbs/cma/cma.h"
 
-#define ROOM 8192
+#define NETLINK_ROOM 8192
 
-static void gone(unsigned ifindex)
+static void link_gone(unsigned ifindex)
 {
 	struct diw_list *l;
 
@@ -32,7 +32,7 @@ static void gone(unsigned ifindex)
 
 /* Queues an ADDR_CHANGE, if none is queued: one event stands for all changes until it is fetched, so frequent changes
  * cost no memory. A sync id gets none, since its calls would take the event for the one they wait for. */
-static void changed(unsigned ifindex, const struct diw_addr *only)
+static void link_changed(unsigned ifindex, const struct diw_addr *only)
 {
 	for (struct diw_list *l = cma_ids.next; l != &cma_ids; l = l->next) {
 		struct cma_id *id = diw_container(l, struct cma_id, link);
@@ -51,7 +51,7 @@ static void changed(unsigned ifindex, const struct diw_addr *only)
 
 /* ---- Netlink messages ---- */
 
-static const struct rtattr *attr(const struct nlmsghdr *h, size_t fixed, unsigned short type)
+static const struct rtattr *netlink_attr(const struct nlmsghdr *h, size_t fixed, unsigned short type)
 {
 	const struct rtattr *a = (const void *)((const char *)NLMSG_DATA(h) + NLMSG_ALIGN(fixed)), *found = NULL;
 	unsigned left;
@@ -72,12 +72,12 @@ static void on_link(const struct nlmsghdr *h)
 	if (h->nlmsg_len < NLMSG_LENGTH(sizeof *i))
 		return;
 	if (h->nlmsg_type == RTM_DELLINK) {
-		gone((unsigned)i->ifi_index);
+		link_gone((unsigned)i->ifi_index);
 		return;
 	}
-	hw = attr(h, sizeof *i, IFLA_ADDRESS);
+	hw = netlink_attr(h, sizeof *i, IFLA_ADDRESS);
 	if (hw && cma_dev_rehoused((unsigned)i->ifi_index, RTA_DATA(hw), RTA_PAYLOAD(hw)))
-		changed((unsigned)i->ifi_index, NULL);
+		link_changed((unsigned)i->ifi_index, NULL);
 }
 
 /* When an interface is removed, its addresses are removed first; DEVICE_REMOVAL will report that. */
@@ -91,20 +91,20 @@ static void on_address(const struct nlmsghdr *h)
 
 	if (h->nlmsg_len < NLMSG_LENGTH(sizeof *m) || !if_indextoname(m->ifa_index, name))
 		return;
-	own = attr(h, sizeof *m, IFA_LOCAL);            /* IFA_ADDRESS is then the peer's address */
+	own = netlink_attr(h, sizeof *m, IFA_LOCAL);            /* IFA_ADDRESS is then the peer's address */
 	if (!own)
-		own = attr(h, sizeof *m, IFA_ADDRESS);
+		own = netlink_attr(h, sizeof *m, IFA_ADDRESS);
 	len = m->ifa_family == AF_INET ? 4 : sizeof a.ip;
 	if (!own || RTA_PAYLOAD(own) != len)
 		return;
 	memcpy(a.ip + sizeof a.ip - len, RTA_DATA(own), len);
-	changed(m->ifa_index, &a);
+	link_changed(m->ifa_index, &a);
 }
 
 /* If netlink loses messages (ENOBUFS), their changes are not reported: a program will find its sends fail. */
-static void ready(struct diw_watch *w, uint64_t now)
+static void netlink_ready(struct diw_watch *w, uint64_t now)
 {
-	_Alignas(struct nlmsghdr) char buf[ROOM];
+	_Alignas(struct nlmsghdr) char buf[NETLINK_ROOM];
 	ssize_t n;
 
 	(void)now;
@@ -117,7 +117,7 @@ static void ready(struct diw_watch *w, uint64_t now)
 		}
 }
 
-static struct diw_watch watch = { .fd = -1, .ready = ready };
+static struct diw_watch watch = { .fd = -1, .ready = netlink_ready };
 
 void cma_link_unwatch(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Groups of UD queue pairs. There is no subnet manager: joining is complete when the kernel, which sends IGMP and MLD,
- * has accepted it. The result is reported by an event nevertheless. An identifier that joins only to send is no member,
- * and receives nothing.
+ * has accepted it. The result is reported by an event nevertheless. The queue pair that the identifier has when the
+ * program fetches the event joins the group. An identifier that joins only to send is no member, and receives nothing.
  */
 #include <infiniband/ib.h>
 #include <stdlib.h>
@@ -62,11 +62,10 @@ static void event_tell(struct cma_event *e, const struct cma_id *id, const struc
 	ud->ah_attr.grh.traffic_class = id->tos;
 }
 
-static int join(struct cma_id *id, const union ibv_gid *gid, bool full, void *context)
+static int group_join(struct cma_id *id, const union ibv_gid *gid, bool full, void *context)
 {
 	struct cma_group *g;
 	struct cma_event *e;
-	int rc = 0;
 
 	if (!id->dev || !cma_is_ud(id) || id->state < CMA_BOUND || id->state > CMA_ROUTE_RESOLVED)
 		return EINVAL;
@@ -79,16 +78,21 @@ static int join(struct cma_id *id, const union ibv_gid *gid, bool full, void *co
 	g->gid = *gid;
 	g->full = full;
 	diw_list_add_tail(&id->groups, &g->link);
-	if (full && id->id.qp)
-		rc = ibv_attach_mcast(id->id.qp, gid, 0);
-	if (rc) {
-		e->ev.event = RDMA_CM_EVENT_MULTICAST_ERROR;
-		e->ev.status = -rc;
-	}
 	e->more = &g->events;
 	event_tell(e, id, g, context);
 	cma_event_post(e);
 	return 0;
+}
+
+void cma_group_attach(struct cma_event *e)
+{
+	const struct cma_group *g = diw_container(e->more, struct cma_group, events);
+	int rc = g->full && e->owner->id.qp ? ibv_attach_mcast(e->owner->id.qp, &g->gid, 0) : 0;
+
+	if (!rc)
+		return;
+	e->ev.event = RDMA_CM_EVENT_MULTICAST_ERROR;
+	e->ev.status = -rc;
 }
 
 int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr, void *context)
@@ -105,7 +109,7 @@ int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex
 	rc = gid_of(&gid, attr->addr);
 	if (rc == 0) {
 		cma_enter();
-		rc = join(cma_id(id), &gid, flags == RDMA_MC_JOIN_FLAG_FULLMEMBER, context);
+		rc = group_join(cma_id(id), &gid, flags == RDMA_MC_JOIN_FLAG_FULLMEMBER, context);
 		cma_leave();
 	}
 	return rc ? cma_result(rc) : cma_complete(cma_id(id));

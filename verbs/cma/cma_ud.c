@@ -13,13 +13,13 @@
 #include "verbs/cma/cma.h"
 #include "wire/service.h"
 
-#define LEN DIW_SERVICE_LEN
+#define SIDR_LEN DIW_SERVICE_LEN
 #define FIRST_WAIT_NS 100000000ull   /* until the request is repeated; doubled each time */
-#define TRIES 7
+#define SIDR_TRIES 7
 #define REFUSED_NS 10000000ull       /* the same if no service listens: up to 150 ms together */
 #define REFUSALS 4
-#define BUCKETS 256u
-#define BURST 64                     /* datagrams read at a time, so that other watches get their turn */
+#define SIDR_BUCKETS 256u
+#define SIDR_BURST 64                /* datagrams read at a time, so that other watches get their turn */
 
 /* A program reads this status where no service listens: InfiniBand's, beside those of the reply. */
 #define NOT_SUPPORTED 1
@@ -30,7 +30,7 @@ struct cma_ud {
 	uint64_t number;                     /* the request's number */
 	uint8_t tries, refusals;
 	bool answered;
-	uint8_t frame[LEN];                  /* the request; of a child, the reply */
+	uint8_t frame[SIDR_LEN];                  /* the request; of a child, the reply */
 	struct cma_id *listener;             /* of a child, while the listener exists */
 	struct diw_list link;                /* of a child: in a bucket of its listener */
 	struct diw_list *children;           /* of a listener: hash table by number */
@@ -38,7 +38,7 @@ struct cma_ud {
 
 /* ---- Frames ---- */
 
-static uint32_t frame_crc(const uint8_t p[LEN])
+static uint32_t frame_crc(const uint8_t p[SIDR_LEN])
 {
 	return (uint32_t)crc32(0, p, DIW_SERVICE_CRC_AT);
 }
@@ -84,7 +84,7 @@ void cma_ud_forget(struct cma_id *id)
 	if (u->watch.fd >= 0)
 		diw_loop_del(&cma_loop, &u->watch);
 	diw_list_del(&u->link);
-	for (unsigned i = 0; u->children && i < BUCKETS; i++)
+	for (unsigned i = 0; u->children && i < SIDR_BUCKETS; i++)
 		while ((l = diw_list_first(&u->children[i]))) {
 			diw_container(l, struct cma_ud, link)->listener = NULL;
 			diw_list_del(l);
@@ -138,7 +138,7 @@ static void on_reply(struct cma_id *id, const struct diw_service *f)
 
 /* No service listens at the port. A server that has announced its port may not have reached rdma_listen(3) yet, since
  * another process has its processor. So the request is repeated for a short time. */
-static void refused(struct cma_ud *u, uint64_t now)
+static void sidr_refused(struct cma_ud *u, uint64_t now)
 {
 	if (u->refusals == REFUSALS)
 		request_give_up(u->id, NOT_SUPPORTED);
@@ -148,8 +148,8 @@ static void refused(struct cma_ud *u, uint64_t now)
 
 static void service_ask(struct cma_ud *u, uint64_t now)
 {
-	if (send(u->watch.fd, u->frame, LEN, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == ECONNREFUSED)
-		refused(u, now);
+	if (send(u->watch.fd, u->frame, SIDR_LEN, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == ECONNREFUSED)
+		sidr_refused(u, now);
 	else
 		diw_loop_call(&cma_loop, &u->watch, now + (FIRST_WAIT_NS << u->tries++));
 }
@@ -157,18 +157,18 @@ static void service_ask(struct cma_ud *u, uint64_t now)
 static void asker_ready(struct diw_watch *w, uint64_t now)
 {
 	struct cma_ud *u = diw_container(w, struct cma_ud, watch);
-	uint8_t buf[LEN + 1];
+	uint8_t buf[SIDR_LEN + 1];
 	struct diw_service f;
 	ssize_t n;
 
-	for (int i = 0; i < BURST && (n = recv(w->fd, buf, sizeof buf, MSG_DONTWAIT)) >= 0; i++)
+	for (int i = 0; i < SIDR_BURST && (n = recv(w->fd, buf, sizeof buf, MSG_DONTWAIT)) >= 0; i++)
 		if (frame_read(&f, buf, (size_t)n, DIW_SERVICE_REPLY) && f.number == u->number) {
 			on_reply(u->id, &f);
 			return;
 		}
 	if (n < 0 && errno == ECONNREFUSED)
-		refused(u, now);
-	else if (!w->due && u->tries == TRIES)
+		sidr_refused(u, now);
+	else if (!w->due && u->tries == SIDR_TRIES)
 		request_give_up(u->id, -ETIMEDOUT);
 	else if (!w->due)
 		service_ask(u, now);
@@ -228,7 +228,7 @@ static void service_answer(const struct cma_ud *child)
 	const struct cma_id *id = child->id;
 	union { struct cmsghdr h; char room[CMSG_SPACE(sizeof(struct in6_pktinfo))]; } c = { 0 };
 	struct sockaddr_storage to;
-	struct iovec iov = { (void *)child->frame, LEN };
+	struct iovec iov = { (void *)child->frame, SIDR_LEN };
 	struct msghdr m = { .msg_name = &to, .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &c };
 
 	m.msg_namelen = diw_addr_to_sockaddr(&id->peer, &to);
@@ -253,7 +253,7 @@ static void service_answer(const struct cma_ud *child)
 
 static struct diw_list *child_bucket(const struct cma_ud *l, uint64_t number)
 {
-	return &l->children[number % BUCKETS];
+	return &l->children[number % SIDR_BUCKETS];
 }
 
 static struct cma_ud *child_find(const struct cma_ud *l, uint64_t number, const struct diw_addr *peer)
@@ -345,11 +345,11 @@ static void listener_ready(struct diw_watch *w, uint64_t now)
 	struct cma_id *l = diw_container(w, struct cma_ud, watch)->id;
 
 	(void)now;
-	for (int i = 0; i < BURST; i++) {
+	for (int i = 0; i < SIDR_BURST; i++) {
 		union { struct cmsghdr h; char room[256]; } c;
 		struct sockaddr_storage from;
 		struct diw_addr peer, local = l->local;
-		uint8_t buf[LEN + 1];
+		uint8_t buf[SIDR_LEN + 1];
 		struct iovec iov = { buf, sizeof buf };
 		struct msghdr m = { .msg_name = &from, .msg_namelen = sizeof from, .msg_iov = &iov, .msg_iovlen = 1,
 				    .msg_control = &c, .msg_controllen = sizeof c };
@@ -374,8 +374,8 @@ int cma_ud_listen(struct cma_id *id)
 
 	if (!u)
 		return ENOMEM;
-	u->children = calloc(BUCKETS, sizeof *u->children);
-	for (unsigned i = 0; u->children && i < BUCKETS; i++)
+	u->children = calloc(SIDR_BUCKETS, sizeof *u->children);
+	for (unsigned i = 0; u->children && i < SIDR_BUCKETS; i++)
 		diw_list_init(&u->children[i]);
 	setsockopt(id->hold, IPPROTO_IP, IP_PKTINFO, &one, sizeof one);
 	setsockopt(id->hold, IPPROTO_IPV6, IPV6_RECVPKTINFO, &one, sizeof one);
@@ -390,7 +390,7 @@ int cma_ud_listen(struct cma_id *id)
 	return rc;
 }
 
-static int reply(struct cma_id *id, uint16_t status, uint32_t qpn, const void *data, uint8_t len)
+static int sidr_reply(struct cma_id *id, uint16_t status, uint32_t qpn, const void *data, uint8_t len)
 {
 	struct cma_ud *u = id->ud;
 
@@ -408,10 +408,10 @@ int cma_ud_accept(struct cma_id *id, const struct rdma_conn_param *p)
 
 	if (!qpn)
 		return EINVAL;
-	return reply(id, DIW_SERVICE_ACCEPTED, qpn, p ? p->private_data : NULL, cma_data_len(p));
+	return sidr_reply(id, DIW_SERVICE_ACCEPTED, qpn, p ? p->private_data : NULL, cma_data_len(p));
 }
 
 int cma_ud_reject(struct cma_id *id, const void *data, uint8_t len)
 {
-	return reply(id, DIW_SERVICE_REJECTED, 0, data, len);
+	return sidr_reply(id, DIW_SERVICE_REJECTED, 0, data, len);
 }

@@ -63,9 +63,14 @@ void of_dest_header(struct diw_dest *d, const struct ibv_global_route *r)
 
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
+	struct of_context *ctx = of_context(pd->context);
 	struct of_ah *h = calloc(1, sizeof *h);
-	int rc = h ? of_addr_from_ah_attr(&h->dst.addr, attr, of_context(pd->context)) : ENOMEM;
+	int rc = h ? of_addr_from_ah_attr(&h->dst.addr, attr, ctx) : ENOMEM;
 
+	if (rc == 0 && atomic_fetch_add(&ctx->nahs, 1) >= OF_MAX_AH) {
+		atomic_fetch_sub(&ctx->nahs, 1);
+		rc = diw_fail(ENOMEM, "ibv_create_ah: %d exist: no more than the device's max_ah", OF_MAX_AH);
+	}
 	if (rc) {
 		free(h);
 		return of_null(rc);
@@ -83,6 +88,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 int ibv_destroy_ah(struct ibv_ah *ah)
 {
 	of_pd_drop(ah->pd);
+	atomic_fetch_sub(&of_context(ah->context)->nahs, 1);
 	free(ah);
 	return 0;
 }

@@ -30,7 +30,7 @@ struct of_async {
 	struct ibv_async_event queue[QUEUE];
 };
 
-static int watch(int epfd, int fd)
+static int epoll_watch(int epfd, int fd)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
 
@@ -48,7 +48,7 @@ int of_async_open(struct of_context *ctx)
 	pthread_mutex_init(&a->lock, NULL);
 	a->fd = diw_above_std(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 	*fd = diw_above_std(epoll_create1(EPOLL_CLOEXEC));
-	rc = *fd < 0 || watch(*fd, a->fd) < 0 || watch(*fd, diw_event_fd(ctx->dev)) < 0 ? -EMFILE : 0;
+	rc = *fd < 0 || epoll_watch(*fd, a->fd) < 0 || epoll_watch(*fd, diw_event_fd(ctx->dev)) < 0 ? -EMFILE : 0;
 	diw_dev_set_events(ctx->dev, EVENTS);
 	ctx->async = a;
 	ctx->guard.locks[1] = &a->lock;
@@ -76,11 +76,10 @@ static void async_put(struct of_async *a, const struct ibv_async_event *ev)
 	if (a->n == QUEUE)
 		return;
 	a->queue[(a->head + a->n++) % QUEUE] = *ev;
-	if (a->n == 1)
-		diw_eventfd_set(a->fd);
+	diw_eventfd_set(a->fd);
 }
 
-static void drained(struct of_async *a)
+static void async_drained(struct of_async *a)
 {
 	if (a->n == 0)
 		diw_eventfd_clear(a->fd);
@@ -114,7 +113,7 @@ static bool take_own(struct of_async *a, struct ibv_async_event *ev)
 		*ev = a->queue[a->head];
 		a->head = (a->head + 1) % QUEUE;
 		a->n--;
-		drained(a);
+		async_drained(a);
 	}
 	pthread_mutex_unlock(&a->lock);
 	return got;
@@ -181,7 +180,7 @@ static bool event_translate(const struct diw_event *d, struct ibv_async_event *e
 
 /* ---- Fetching ---- */
 
-static bool next(struct of_context *ctx, struct ibv_async_event *ev)
+static bool async_next(struct of_context *ctx, struct ibv_async_event *ev)
 {
 	struct diw_event d;
 	bool got;
@@ -205,7 +204,7 @@ static int get_async_event(struct ibv_context *c, struct ibv_async_event *ev)
 
 	memset(ev, 0, sizeof *ev);
 	pthread_testcancel();
-	while (!next(ctx, ev)) {
+	while (!async_next(ctx, ev)) {
 		if (fcntl(c->async_fd, F_GETFL) & O_NONBLOCK) {
 			errno = EAGAIN;
 			return -1;
@@ -216,7 +215,7 @@ static int get_async_event(struct ibv_context *c, struct ibv_async_event *ev)
 	return 0;
 }
 
-static void ack(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed)
+static void events_ack(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed)
 {
 	pthread_mutex_lock(mutex);
 	++*completed;
@@ -244,9 +243,9 @@ void ibv_ack_async_event(struct ibv_async_event *ev)
 	struct ibv_srq *srq = ev->element.srq;
 
 	if (is_qp_event(ev->event_type))
-		ack(&qp->mutex, &qp->cond, &qp->events_completed);
+		events_ack(&qp->mutex, &qp->cond, &qp->events_completed);
 	else if (is_srq_event(ev->event_type))
-		ack(&srq->mutex, &srq->cond, &srq->events_completed);
+		events_ack(&srq->mutex, &srq->cond, &srq->events_completed);
 }
 
 /* ---- Destruction of objects ---- */
@@ -265,11 +264,11 @@ static void async_forget(struct of_context *ctx, const void *object, bool (*mine
 		if (!mine(ev->event_type) || (const void *)ev->element.qp != object)
 			a->queue[(a->head + a->n++) % QUEUE] = *ev;
 	}
-	drained(a);
+	async_drained(a);
 	pthread_mutex_unlock(&a->lock);
 }
 
-static void await(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *completed, uint32_t taken)
+static void acks_await(pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *completed, uint32_t taken)
 {
 	pthread_mutex_lock(mutex);
 	while ((int32_t)(taken - *completed) > 0)
@@ -285,7 +284,7 @@ void of_async_forget_qp(struct of_context *ctx, struct of_qp *qp)
 	async_forget(ctx, &qp->qp, is_qp_event);
 	taken = qp->events_taken;
 	pthread_mutex_unlock(&ctx->lock);
-	await(&qp->qp.mutex, &qp->qp.cond, &qp->qp.events_completed, taken);
+	acks_await(&qp->qp.mutex, &qp->qp.cond, &qp->qp.events_completed, taken);
 }
 
 void of_async_forget_srq(struct of_context *ctx, struct of_srq *srq)
@@ -296,5 +295,5 @@ void of_async_forget_srq(struct of_context *ctx, struct of_srq *srq)
 	async_forget(ctx, &srq->srq, is_srq_event);
 	taken = srq->events_taken;
 	pthread_mutex_unlock(&ctx->lock);
-	await(&srq->srq.mutex, &srq->srq.cond, &srq->srq.events_completed, taken);
+	acks_await(&srq->srq.mutex, &srq->srq.cond, &srq->srq.events_completed, taken);
 }

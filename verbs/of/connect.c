@@ -188,7 +188,7 @@ void of_rc_claim(struct of_qp *qp)
 
 /* ---- Connecting ---- */
 
-static bool connects(const struct of_qp *qp)
+static bool qp_connects(const struct of_qp *qp)
 {
 	const struct of_context *ctx = qp->ctx;
 	const struct diw_addr *own = &ctx->gids[qp->attr.ah_attr.grh.sgid_index];
@@ -254,6 +254,7 @@ static int64_t rnr_timer_ns(unsigned code)
 	return us10[code & 31] * 10000ll;
 }
 
+/* The peer need not exist: then no connection comes about, and requests fail as to a peer that does not answer. */
 int of_rc_rtr(struct of_qp *qp)
 {
 	uint8_t hello[DIW_QP_HELLO_LEN];
@@ -261,9 +262,7 @@ int of_rc_rtr(struct of_qp *qp)
 
 	if (qp->claimed || qp->attr.dest_qp_num == DIW_OF_QPN_CM)
 		return 0;
-	if (qp->attr.dest_qp_num < OF_QPN_RC)
-		return EINVAL;
-	qp->connector = is_self(qp) || connects(qp);
+	qp->connector = is_self(qp) || qp_connects(qp);
 	diw_qp_confirm(qp->diw, wants_confirmation(qp));
 	if (!qp->rnic)
 		diw_qp_set_rnr(qp->diw, 7, rnr_timer_ns(qp->attr.min_rnr_timer));
@@ -376,7 +375,7 @@ static void of_on_failed(struct of_qp *qp, const struct diw_cm_event *ev)
 	of_async(qp->ctx, &(struct ibv_async_event){ .element.qp = &qp->qp, .event_type = IBV_EVENT_QP_FATAL });
 }
 
-static void dispatch(struct diw_loop_cm *c, const struct diw_cm_event *ev)
+static void cm_dispatch(struct diw_loop_cm *c, const struct diw_cm_event *ev)
 {
 	(void)c;
 	switch (ev->type) {
@@ -399,7 +398,7 @@ static void dispatch(struct diw_loop_cm *c, const struct diw_cm_event *ev)
 
 /* The time of all retries of a message, each of which may take four times the timeout (InfiniBand, volume 1, section
  * 9.7.6.1.3); 0: for ever. */
-static int64_t patience(const struct of_qp *qp)
+static int64_t retry_patience(const struct of_qp *qp)
 {
 	int64_t tries = 4 * (1 + qp->attr.retry_cnt) * (4096ll << qp->attr.timeout);
 
@@ -419,11 +418,11 @@ static bool rc_give_up(struct of_qp *qp, int64_t now)
 
 	if (!rc_waits(qp) || diw_qp_query(qp->diw, &info) < 0 || info.state == DIW_QPS_ERROR)
 		return false;
-	if (info.sq_pending == 0 || patience(qp) == 0)
+	if (info.sq_pending == 0 || retry_patience(qp) == 0)
 		qp->waits_since = 0;
 	else if (qp->waits_since == 0)
 		qp->waits_since = now;
-	else if (now - qp->waits_since > patience(qp))
+	else if (now - qp->waits_since > retry_patience(qp))
 		diw_leave(qp->diw);
 	return true;
 }
@@ -453,7 +452,7 @@ static int start_listening(struct of_context *ctx)
 		return ENOMEM;
 	rc->ctx = ctx;
 	rc->look = (struct diw_watch)DIW_WATCH_INIT(rc->look, -1, look_at_waiting);
-	rc->conns.event = dispatch;
+	rc->conns.event = cm_dispatch;
 	err = -diw_loop_cm_open(&ctx->loop, &rc->conns, ctx->dev);
 	if (err == 0)
 		err = -diw_loop_add(&ctx->loop, &rc->look);

@@ -9,14 +9,14 @@
 #include "base/ident.h"
 #include "verbs/of/of.h"
 
-#define BURST 16
+#define POLL_BURST 16
 #define EMPTIES_A_YIELD 32
 
 /* ---- Translation ---- */
 
 /* Verbs distinguish the request that could not be delivered from the flushed requests behind it; diw.h flushes all of
  * them. */
-static enum ibv_wc_status failed(struct of_cq *cq, const struct diw_wc *wc, enum ibv_wc_status status)
+static enum ibv_wc_status wc_failed(struct of_cq *cq, const struct diw_wc *wc, enum ibv_wc_status status)
 {
 	bool first = of_qp_failed(of_context(cq->cq.context), wc->qp_num);
 
@@ -37,10 +37,10 @@ enum ibv_wc_status of_wc_status(struct of_cq *cq, const struct diw_wc *wc)
 		return IBV_WC_SUCCESS;
 	if (wc->status == DIW_WC_REM_OP_ERR && wc->fault == DIW_FAULT_NO_BUFFER && !of_is_rnic(cq->cq.context) &&
 	    (wc->opcode == DIW_WC_SEND || wc->opcode == DIW_WC_WRITE))
-		return failed(cq, wc, IBV_WC_RNR_RETRY_EXC_ERR);
+		return wc_failed(cq, wc, IBV_WC_RNR_RETRY_EXC_ERR);
 	if (wc->status == DIW_WC_REM_OP_ERR && wc->fault == DIW_FAULT_TOO_LONG && !of_is_rnic(cq->cq.context))
-		return failed(cq, wc, IBV_WC_REM_INV_REQ_ERR);  /* InfiniBand: the responder's NAK is Invalid Request */
-	return failed(cq, wc, wc->status < sizeof map / sizeof *map ? map[wc->status] : IBV_WC_GENERAL_ERR);
+		return wc_failed(cq, wc, IBV_WC_REM_INV_REQ_ERR);  /* InfiniBand: the NAK is Invalid Request */
+	return wc_failed(cq, wc, wc->status < sizeof map / sizeof *map ? map[wc->status] : IBV_WC_GENERAL_ERR);
 }
 
 enum ibv_wc_opcode of_wc_opcode(const struct diw_wc *wc)
@@ -64,10 +64,15 @@ uint32_t of_wc_vendor_err(const struct diw_wc *wc)
 	return wc->errnum ? wc->errnum : wc->fault;
 }
 
-unsigned of_wc_flags(const struct diw_wc *wc)
+/* On RoCE v2 each message comes behind an IP header, and adapters say so of every queue pair type. Only those of UD put
+ * the header in front of the message. */
+unsigned of_wc_flags(const struct of_cq *cq, const struct diw_wc *wc)
 {
+	bool received = wc->opcode == DIW_WC_RECV || wc->opcode == DIW_WC_RECV_WRITE_IMM;
+	bool behind = received && wc->status == DIW_WC_SUCCESS && !of_is_rnic(cq->cq.context);
+
 	return (wc->flags & DIW_WC_IMM ? IBV_WC_WITH_IMM : 0) | (wc->flags & DIW_WC_INVALIDATED ? IBV_WC_WITH_INV : 0) |
-	       (wc->flags & DIW_WC_GRH ? IBV_WC_GRH : 0);
+	       (wc->flags & DIW_WC_GRH || behind ? IBV_WC_GRH : 0);
 }
 
 /* UD and UC: the peer's port is its queue pair number. RC has only one peer. */
@@ -92,7 +97,7 @@ static void wc_translate(struct of_cq *cq, struct ibv_wc *to, const struct diw_w
 	*to = (struct ibv_wc){
 		.wr_id = wc->wr_id, .status = of_wc_status(cq, wc), .opcode = of_wc_opcode(wc),
 		.vendor_err = of_wc_vendor_err(wc), .byte_len = wc->byte_len, .qp_num = wc->qp_num,
-		.src_qp = of_wc_src_qp(wc), .wc_flags = of_wc_flags(wc),
+		.src_qp = of_wc_src_qp(wc), .wc_flags = of_wc_flags(cq, wc),
 		.sl = of_wc_sl(wc), .slid = of_wc_slid(wc),
 	};
 	if (wc->flags & DIW_WC_IMM)
@@ -118,11 +123,11 @@ bool of_cq_empty(struct of_cq *cq)
 
 static int of_cq_take(struct of_cq *cq, int n, struct ibv_wc *wc, struct diwdv_record *records)
 {
-	struct diw_wc burst[BURST];
+	struct diw_wc burst[POLL_BURST];
 	int got = 0;
 
 	while (got < n) {
-		int want = n - got < BURST ? n - got : BURST, rc = of_cq_ex_take(cq, burst, want);
+		int want = n - got < POLL_BURST ? n - got : POLL_BURST, rc = of_cq_ex_take(cq, burst, want);
 
 		if (rc < 0)
 			return got ? got : rc;
@@ -163,7 +168,7 @@ int of_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	return -diw_cq_arm_later(((struct of_cq *)cq)->diw, solicited_only);
 }
 
-static void init(struct of_cq *cq, struct ibv_context *c, void *ctx, struct ibv_comp_channel *ch)
+static void of_cq_init(struct of_cq *cq, struct ibv_context *c, void *ctx, struct ibv_comp_channel *ch)
 {
 	cq->cq.context = c;
 	cq->cq.channel = ch;
@@ -176,8 +181,8 @@ static void init(struct of_cq *cq, struct ibv_context *c, void *ctx, struct ibv_
 		__atomic_fetch_add(&ch->refcnt, 1, __ATOMIC_RELAXED);
 }
 
-static struct of_cq *create(struct ibv_context *c, uint32_t cqe, void *ctx, struct ibv_comp_channel *ch,
-			    uint32_t vector)
+static struct of_cq *of_cq_make(struct ibv_context *c, uint32_t cqe, void *ctx, struct ibv_comp_channel *ch,
+				uint32_t vector)
 {
 	struct of_cq *cq;
 	int rc;
@@ -193,13 +198,14 @@ static struct of_cq *create(struct ibv_context *c, uint32_t cqe, void *ctx, stru
 		free(cq);
 		return of_null(-rc);
 	}
-	init(cq, c, ctx, ch);
+	of_cq_init(cq, c, ctx, ch);
 	return cq;
 }
 
 struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *ctx, struct ibv_comp_channel *ch, int vector)
 {
-	struct of_cq *cq = create(c, cqe < 0 ? 0 : (uint32_t)cqe, ctx, ch, vector < 0 ? UINT32_MAX : (uint32_t)vector);
+	struct of_cq *cq = of_cq_make(c, cqe < 0 ? 0 : (uint32_t)cqe, ctx, ch,
+				      vector < 0 ? UINT32_MAX : (uint32_t)vector);
 
 	return cq ? &cq->cq : NULL;
 }
@@ -221,7 +227,7 @@ struct ibv_cq_ex *of_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr
 	if (a->wc_flags & ~can)
 		return of_null(diw_fail(EOPNOTSUPP, "ibv_create_cq_ex: wc_flags %#llx: only %#llx",
 					(unsigned long long)a->wc_flags, (unsigned long long)can));
-	cq = create(c, a->cqe, a->cq_context, a->channel, a->comp_vector);
+	cq = of_cq_make(c, a->cqe, a->cq_context, a->channel, a->comp_vector);
 	if (!cq)
 		return NULL;
 	cq->single = flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;

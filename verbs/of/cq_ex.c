@@ -5,7 +5,7 @@
 
 #include "verbs/of/of.h"
 
-static struct of_cq *of(struct ibv_cq_ex *ex)
+static struct of_cq *cq_of_ex(struct ibv_cq_ex *ex)
 {
 	return OF_CONTAINER(ex, struct of_cq, ex);
 }
@@ -16,7 +16,7 @@ static void cq_ex_lock(struct of_cq *cq)
 		pthread_mutex_lock(&cq->take);
 }
 
-static void unlock(struct of_cq *cq)
+static void poll_unlock(struct of_cq *cq)
 {
 	if (!cq->single)
 		pthread_mutex_unlock(&cq->take);
@@ -31,7 +31,7 @@ int of_cq_ex_take(struct of_cq *cq, struct diw_wc *wc, int n)
 		cq_ex_lock(cq);
 		while (got < n && cq->batch_at < cq->batch_n)
 			wc[got++] = cq->batch[cq->batch_at++];
-		unlock(cq);
+		poll_unlock(cq);
 	}
 	rc = got < n ? diw_cq_poll(cq->diw, wc + got, n - got, 0) : 0;
 	return rc < 0 && !got ? rc : got + (rc < 0 ? 0 : rc);
@@ -53,11 +53,11 @@ void of_cq_ex_forget(struct of_cq *cq, const struct diw_qp *qp)
 	cq->batch_n = n;
 	if (cq->now.qp == qp)                   /* under the cursor of a single-threaded program */
 		diw_wc_release(&cq->now);
-	unlock(cq);
+	poll_unlock(cq);
 }
 
 /* Returns the number of completions in the batch, or -errno. */
-static int refill(struct of_cq *cq)
+static int batch_refill(struct of_cq *cq)
 {
 	int rc = diw_cq_poll(cq->diw, cq->batch, sizeof cq->batch / sizeof *cq->batch, 0);
 
@@ -67,14 +67,14 @@ static int refill(struct of_cq *cq)
 }
 
 /* 0, or ENOENT: there is no completion. */
-static int step(struct of_cq *cq)
+static int batch_step(struct of_cq *cq)
 {
 	diw_wc_release(&cq->now);
 	if (cq->batch_at == cq->batch_n) {
-		int rc = refill(cq);
+		int rc = batch_refill(cq);
 
 		if (rc == 0 && of_cq_empty(cq))
-			rc = refill(cq);
+			rc = batch_refill(cq);
 		if (rc <= 0)
 			return rc < 0 ? -rc : ENOENT;
 	}
@@ -86,51 +86,51 @@ static int step(struct of_cq *cq)
 
 static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 {
-	struct of_cq *cq = of(ex);
+	struct of_cq *cq = cq_of_ex(ex);
 	int rc;
 
 	if (attr->comp_mask)
 		return EINVAL;
 	cq_ex_lock(cq);
-	rc = step(cq);
+	rc = batch_step(cq);
 	if (rc)                                 /* the program does not call end_poll after an error */
-		unlock(cq);
+		poll_unlock(cq);
 	return rc;
 }
 
 static int next_poll(struct ibv_cq_ex *ex)
 {
-	return step(of(ex));
+	return batch_step(cq_of_ex(ex));
 }
 
 static void end_poll(struct ibv_cq_ex *ex)
 {
-	struct of_cq *cq = of(ex);
+	struct of_cq *cq = cq_of_ex(ex);
 
 	diw_wc_release(&cq->now);
-	unlock(cq);
+	poll_unlock(cq);
 }
 
 /* ---- Fields of the completion under the cursor ---- */
 
-static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *ex) { return of_wc_opcode(&of(ex)->now); }
-static uint32_t read_vendor_err(struct ibv_cq_ex *ex) { return of_wc_vendor_err(&of(ex)->now); }
-static uint32_t read_byte_len(struct ibv_cq_ex *ex) { return of(ex)->now.byte_len; }
-static uint32_t read_qp_num(struct ibv_cq_ex *ex) { return of(ex)->now.qp_num; }
-static uint32_t read_src_qp(struct ibv_cq_ex *ex) { return of_wc_src_qp(&of(ex)->now); }
-static unsigned read_wc_flags(struct ibv_cq_ex *ex) { return of_wc_flags(&of(ex)->now); }
-static uint64_t read_completion_ts(struct ibv_cq_ex *ex) { return of(ex)->now.time_ns; }
+static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *ex) { return of_wc_opcode(&cq_of_ex(ex)->now); }
+static uint32_t read_vendor_err(struct ibv_cq_ex *ex) { return of_wc_vendor_err(&cq_of_ex(ex)->now); }
+static uint32_t read_byte_len(struct ibv_cq_ex *ex) { return cq_of_ex(ex)->now.byte_len; }
+static uint32_t read_qp_num(struct ibv_cq_ex *ex) { return cq_of_ex(ex)->now.qp_num; }
+static uint32_t read_src_qp(struct ibv_cq_ex *ex) { return of_wc_src_qp(&cq_of_ex(ex)->now); }
+static unsigned read_wc_flags(struct ibv_cq_ex *ex) { return of_wc_flags(cq_of_ex(ex), &cq_of_ex(ex)->now); }
+static uint64_t read_completion_ts(struct ibv_cq_ex *ex) { return cq_of_ex(ex)->now.time_ns; }
 
 /* The immediate, or the invalidated key, which verbs.h reads by the same call without conversion. */
 static __be32 read_imm_data(struct ibv_cq_ex *ex)
 {
-	const struct diw_wc *wc = &of(ex)->now;
+	const struct diw_wc *wc = &cq_of_ex(ex)->now;
 
 	return wc->flags & DIW_WC_INVALIDATED && !(wc->flags & DIW_WC_IMM) ? wc->stag : htonl(wc->imm);
 }
 
-static uint32_t read_slid(struct ibv_cq_ex *ex) { return of_wc_slid(&of(ex)->now); }
-static uint8_t read_sl(struct ibv_cq_ex *ex) { return of_wc_sl(&of(ex)->now); }
+static uint32_t read_slid(struct ibv_cq_ex *ex) { return of_wc_slid(&cq_of_ex(ex)->now); }
+static uint8_t read_sl(struct ibv_cq_ex *ex) { return of_wc_sl(&cq_of_ex(ex)->now); }
 static uint8_t read_dlid_path_bits(struct ibv_cq_ex *ex) { (void)ex; return 0; }
 
 static int64_t ns_of(clockid_t clock)
@@ -143,7 +143,7 @@ static int64_t ns_of(clockid_t clock)
 
 static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *ex)
 {
-	return of(ex)->now.time_ns + (uint64_t)(ns_of(CLOCK_REALTIME) - ns_of(CLOCK_MONOTONIC));
+	return cq_of_ex(ex)->now.time_ns + (uint64_t)(ns_of(CLOCK_REALTIME) - ns_of(CLOCK_MONOTONIC));
 }
 
 /* Sets all of the calls: one that the program did not ask for must not crash it. */

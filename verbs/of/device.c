@@ -11,7 +11,7 @@
 
 #define MAX_DEVICES 256
 
-static enum of_personality personality(void)
+static enum of_personality device_personality(void)
 {
 	const char *env = getenv("DIWARP_PERSONALITY");
 
@@ -35,17 +35,17 @@ static void device_drop(struct of_device *d)
 		free(d);
 }
 
-static struct of_device *device_new(const struct diw_dev_info *info, enum of_personality who)
+static struct of_device *device_new(const struct diw_dev_info *info, enum of_personality personality)
 {
 	struct of_device *d = calloc(1, sizeof *d);
 
 	if (!d)
 		return NULL;
 	d->info = *info;
-	d->personality = who;
+	d->personality = personality;
 	atomic_init(&d->refs, 1);
-	d->dev.node_type = who == OF_RNIC ? IBV_NODE_RNIC : IBV_NODE_CA;
-	d->dev.transport_type = who == OF_RNIC ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+	d->dev.node_type = personality == OF_RNIC ? IBV_NODE_RNIC : IBV_NODE_CA;
+	d->dev.transport_type = personality == OF_RNIC ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
 	/* There is no uverbs device, so the name must not look like one. */
 	snprintf(d->dev.name, sizeof d->dev.name, "%s", info->name);
 	snprintf(d->dev.dev_name, sizeof d->dev.dev_name, "%s", info->name);
@@ -58,13 +58,13 @@ struct ibv_device **ibv_get_device_list(int *num)
 {
 	struct diw_dev_info *infos = calloc(MAX_DEVICES, sizeof *infos);
 	struct ibv_device **list = calloc(MAX_DEVICES + 1, sizeof *list);
-	enum of_personality who = personality();
+	enum of_personality personality = device_personality();
 	int n = 0, found = infos && list ? diw_dev_list(infos, MAX_DEVICES) : -ENOMEM;
 
 	if (num)
 		*num = 0;
 	for (int i = 0; i < found && i < MAX_DEVICES; i++) {
-		struct of_device *d = infos[i].naddrs ? device_new(&infos[i], who) : NULL;
+		struct of_device *d = infos[i].naddrs ? device_new(&infos[i], personality) : NULL;
 
 		if (d)
 			list[n++] = &d->dev;
@@ -255,7 +255,7 @@ static void fill_attr(struct ibv_context *c, struct ibv_device_attr *a)
 		.max_sge = OF_MAX_SGE, .max_sge_rd = OF_MAX_SGE, .max_cq = (int)info->max_cq, .max_cqe = OF_MAX_CQE,
 		.max_mr = (int)info->max_mr, .max_pd = (int)info->max_pd, .max_qp_rd_atom = OF_MAX_RD_ATOM,
 		.max_res_rd_atom = OF_MAX_RD_ATOM * (int)info->max_qp, .max_qp_init_rd_atom = OF_MAX_RD_ATOM,
-		.atomic_cap = IBV_ATOMIC_HCA, .max_mw = (int)info->max_mr, .max_ah = 1 << 20,
+		.atomic_cap = IBV_ATOMIC_HCA, .max_mw = (int)info->max_mr, .max_ah = OF_MAX_AH,
 		.max_mcast_grp = groups, .max_mcast_qp_attach = (int)info->max_qp,
 		.max_total_mcast_qp_attach = groups * (int)info->max_qp,
 		.max_srq = (int)info->max_srq, .max_srq_wr = OF_MAX_SRQ_WR, .max_srq_sge = OF_MAX_SGE,

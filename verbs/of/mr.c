@@ -76,7 +76,7 @@ static void mr_show(struct of_mr *m, struct ibv_pd *pd, const struct diw_mr_attr
 	m->access = access;
 }
 
-static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
+static struct ibv_mr *mr_make(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
 {
 	struct of_mr *m = calloc(1, sizeof *m);
 	struct diw_mr_attr a;
@@ -96,17 +96,17 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length, uint64_t
 
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
-	return reg(pd, addr, length, (uintptr_t)addr, (unsigned)access);
+	return mr_make(pd, addr, length, (uintptr_t)addr, (unsigned)access);
 }
 
 struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
 {
-	return reg(pd, addr, length, iova, (unsigned)access);
+	return mr_make(pd, addr, length, iova, (unsigned)access);
 }
 
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
 {
-	return reg(pd, addr, length, iova, access);
+	return mr_make(pd, addr, length, iova, access);
 }
 
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
@@ -200,6 +200,7 @@ struct ibv_mw *of_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	}
 	w->mw = (struct ibv_mw){ .context = pd->context, .pd = pd, .rkey = w->diw->stag, .handle = w->diw->stag,
 				 .type = type };
+	pthread_mutex_init(&w->bind, NULL);
 	of_pd_hold(pd);
 	return &w->mw;
 }
@@ -212,6 +213,7 @@ int of_dealloc_mw(struct ibv_mw *mw)
 	if (rc < 0)
 		return of_result(-rc);
 	of_pd_drop(mw->pd);
+	pthread_mutex_destroy(&w->bind);
 	free(w);
 	return 0;
 }

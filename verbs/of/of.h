@@ -64,6 +64,7 @@ struct of_context {
 	pthread_mutex_t names;       /* the innermost lock: a thread that polls an extended queue may hold that queue's
 				      * lock */
 	unsigned nqps, nsrqs;
+	atomic_int nahs;             /* address handles */
 	uint32_t last_srq;           /* number of the newest shared receive queue */
 	struct of_async *async;      /* async.c */
 	struct diw_loop loop;        /* receives the events of RC connections while `rc` is set */
@@ -105,6 +106,7 @@ int of_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *att
 #define OF_MAX_INLINE DIW_MAX_INLINE
 #define OF_MAX_CQE (1 << 20)
 #define OF_MAX_SRQ_WR 16384
+#define OF_MAX_AH (1 << 20)
 #define OF_MAX_RD_ATOM DIW_MAX_IRD
 #define OF_MAX_MSG (1u << 30)        /* the port's limit, for RC and Writes; Sends of UD, UC and RD, and Reads of UD
 				      * and RD, are limited to 16 MiB */
@@ -130,6 +132,7 @@ struct of_mr {
 struct of_mw {
 	struct ibv_mw mw;
 	struct diw_mw *diw;
+	pthread_mutex_t bind;        /* from ibv_bind_mw()'s post until mw.rkey is its key */
 };
 static inline struct diw_pd *of_diw_pd(struct ibv_pd *pd) { return ((struct of_pd *)pd)->diw; }
 /* An object holds its protection domain: ibv_dealloc_pd() fails until all of them have dropped it. */
@@ -171,7 +174,7 @@ struct ibv_cq_ex *of_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr
 /* Of a completion that is being returned. */
 enum ibv_wc_status of_wc_status(struct of_cq *cq, const struct diw_wc *wc);
 enum ibv_wc_opcode of_wc_opcode(const struct diw_wc *wc);
-unsigned of_wc_flags(const struct diw_wc *wc);
+unsigned of_wc_flags(const struct of_cq *cq, const struct diw_wc *wc);
 uint32_t of_wc_vendor_err(const struct diw_wc *wc);
 uint32_t of_wc_src_qp(const struct diw_wc *wc);
 uint8_t of_wc_sl(const struct diw_wc *wc);

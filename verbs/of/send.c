@@ -6,7 +6,7 @@
 
 #include "verbs/of/of.h"
 
-#define CHUNK 16
+#define SEND_CHUNK 16
 
 /* Same layout under two names, so lists need no copy. */
 _Static_assert(sizeof(struct ibv_sge) == sizeof(struct diw_sge) && sizeof(void *) == sizeof(uint64_t) &&
@@ -97,7 +97,7 @@ void of_bind_undo(const struct of_bind *binds, uint32_t n, uint32_t first)
 /* The binds of a chunk. */
 struct binds {
 	uint32_t n;
-	struct of_bind of[CHUNK];
+	struct of_bind of[SEND_CHUNK];
 };
 
 static int fill_bind(struct diw_send_wr *w, const struct ibv_send_wr *wr, struct binds *binds, uint32_t at)
@@ -176,14 +176,14 @@ int of_post_errno(int rc)
 /* *WR becomes the first request that is not posted, of this chunk or the next. */
 static int post_chunk(struct of_qp *qp, struct ibv_send_wr **wr)
 {
-	struct diw_send_wr w[CHUNK];
+	struct diw_send_wr w[SEND_CHUNK];
 	const struct diw_send_wr *bad = w;
 	struct ibv_send_wr *first = *wr;
 	struct binds binds;
 	int n = 0, rc = 0, posted;
 
 	binds.n = 0;
-	for (; *wr && n < CHUNK && rc == 0; n++) {
+	for (; *wr && n < SEND_CHUNK && rc == 0; n++) {
 		rc = wr_translate(qp, &w[n], *wr, &binds, (uint32_t)n);
 		if (rc)
 			break;
@@ -216,12 +216,12 @@ int of_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr
 
 static int recv_chunk(struct diw_qp *qp, struct diw_srq *srq, struct ibv_recv_wr **wr)
 {
-	struct diw_recv_wr w[CHUNK];
+	struct diw_recv_wr w[SEND_CHUNK];
 	const struct diw_recv_wr *bad = w;
 	struct ibv_recv_wr *first = *wr;
 	int n, rc;
 
-	for (n = 0; *wr && n < CHUNK; n++, *wr = (*wr)->next) {
+	for (n = 0; *wr && n < SEND_CHUNK; n++, *wr = (*wr)->next) {
 		w[n] = (struct diw_recv_wr){
 			.wr_id = (*wr)->wr_id, .sge = (const struct diw_sge *)(const void *)(*wr)->sg_list,
 			.num_sge = (*wr)->num_sge,
@@ -260,16 +260,23 @@ int of_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_rec
 	return of_result(rc);
 }
 
+/* Of two threads that bind one window, the rkey of the later bind stays. */
 int of_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
 	struct of_qp *qp = of_qp(ibqp);
+	struct of_mw *window = (struct of_mw *)mw;
 	struct diw_send_wr w = { .wr_id = bind->wr_id, .flags = send_wr_flags(qp, bind->send_flags) };
 	struct of_bind undo;
-	int rc = of_may_send(qp) ? of_bind_info(&w, mw, 0, &bind->bind_info, &undo) : EINVAL;
+	int rc;
 
+	if (!of_may_send(qp))
+		return of_result(EINVAL);
+	pthread_mutex_lock(&window->bind);
+	rc = of_bind_info(&w, mw, 0, &bind->bind_info, &undo);
 	if (rc == 0)
 		rc = -diw_post_send(qp->diw, &w, NULL);
 	if (rc == 0)
-		mw->rkey = ((struct of_mw *)mw)->diw->stag;
+		mw->rkey = window->diw->stag;
+	pthread_mutex_unlock(&window->bind);
 	return of_result(rc);
 }

@@ -13,7 +13,7 @@
 #define BUF 65536u
 #define RX 128u
 #define TX 16u
-#define BATCH 32
+#define DGRAM_BATCH 32
 #define TX_ID 0x10000u
 
 struct arrived {
@@ -31,14 +31,14 @@ struct rs_dgram {
 	bool down;
 };
 
-static uint8_t *buffer(const struct rs_dgram *d, unsigned i)
+static uint8_t *dgram_buffer(const struct rs_dgram *d, unsigned i)
 {
 	return d->memory + (size_t)i * BUF;
 }
 
 static int post_rx(struct rs *s, unsigned slot)
 {
-	struct diw_sge sge = { buffer(s->dgram, slot), BUF, s->dgram->mr->stag };
+	struct diw_sge sge = { dgram_buffer(s->dgram, slot), BUF, s->dgram->mr->stag };
 
 	return diw_post_recv(s->qp, &(struct diw_recv_wr){ .wr_id = slot, .sge = &sge, .num_sge = 1 }, NULL);
 }
@@ -141,7 +141,7 @@ int rs_dgram_connect(struct rs *s, const struct diw_addr *peer)
 
 /* ---- Received datagrams ---- */
 
-static bool wanted(const struct rs *s, const struct diw_addr *src)
+static bool source_is_wanted(const struct rs *s, const struct diw_addr *src)
 {
 	return !s->peer.port || (src->port == s->peer.port && memcmp(src->ip, s->peer.ip, sizeof src->ip) == 0);
 }
@@ -150,7 +150,7 @@ static void dgram_came(struct rs *s, const struct diw_wc *wc)
 {
 	struct rs_dgram *d = s->dgram;
 
-	if (!wanted(s, &wc->src)) {
+	if (!source_is_wanted(s, &wc->src)) {
 		post_rx(s, (unsigned)wc->wr_id);
 		return;
 	}
@@ -159,11 +159,11 @@ static void dgram_came(struct rs *s, const struct diw_wc *wc)
 
 void rs_dgram_look(struct rs *s)
 {
-	struct diw_wc wc[BATCH];
+	struct diw_wc wc[DGRAM_BATCH];
 	int n;
 
 	do {
-		n = diw_cq_poll(s->cq, wc, BATCH, 0);
+		n = diw_cq_poll(s->cq, wc, DGRAM_BATCH, 0);
 		for (int i = 0; i < n; i++) {
 			if (wc[i].wr_id >= TX_ID)
 				s->dgram->free_tx |= 1u << (wc[i].wr_id - TX_ID);
@@ -175,7 +175,7 @@ void rs_dgram_look(struct rs *s)
 				post_rx(s, (unsigned)wc[i].wr_id);
 			diw_wc_release(&wc[i]);
 		}
-	} while (n == BATCH);
+	} while (n == DGRAM_BATCH);
 }
 
 short rs_dgram_events(const struct rs *s)
@@ -188,7 +188,7 @@ short rs_dgram_events(const struct rs *s)
 
 /* ---- Sending ---- */
 
-static ssize_t gather(uint8_t *to, const struct msghdr *msg)
+static ssize_t msg_gather(uint8_t *to, const struct msghdr *msg)
 {
 	size_t n = 0;
 
@@ -205,8 +205,8 @@ static ssize_t post_tx(struct rs *s, const struct msghdr *msg, const struct diw_
 {
 	struct rs_dgram *d = s->dgram;
 	unsigned i = (unsigned)__builtin_ctz(d->free_tx);
-	uint8_t *data = buffer(d, RX + i);
-	ssize_t n = gather(data, msg);
+	uint8_t *data = dgram_buffer(d, RX + i);
+	ssize_t n = msg_gather(data, msg);
 	struct diw_sge sge = { data, (uint32_t)n, d->mr->stag };
 	struct diw_send_wr wr = {
 		.wr_id = TX_ID + i, .sge = &sge, .num_sge = 1, .opcode = DIW_WR_SEND, .flags = DIW_SEND_SIGNALED,
@@ -223,7 +223,7 @@ static ssize_t post_tx(struct rs *s, const struct msghdr *msg, const struct diw_
 	return n;
 }
 
-static int destination(struct rs *s, const struct msghdr *msg, struct diw_addr *dst)
+static int msg_destination(struct rs *s, const struct msghdr *msg, struct diw_addr *dst)
 {
 	int rc = 0;
 
@@ -242,7 +242,7 @@ ssize_t rs_dgram_send(struct rs *s, const struct msghdr *msg, int flags)
 {
 	uint64_t until = rs_until(s->opt.sndtimeo);
 	struct diw_addr dst;
-	int rc = destination(s, msg, &dst);
+	int rc = msg_destination(s, msg, &dst);
 
 	if (rc == 0 && s->wr_shut)
 		rc = -EPIPE;
@@ -262,7 +262,7 @@ ssize_t rs_dgram_send(struct rs *s, const struct msghdr *msg, int flags)
 
 /* ---- Receiving ---- */
 
-static ssize_t scatter(struct rs *s, struct msghdr *msg, int flags)
+static ssize_t msg_scatter(struct rs *s, struct msghdr *msg, int flags)
 {
 	struct rs_dgram *d = s->dgram;
 	const struct arrived *a = &d->arrived[d->head % RX];
@@ -271,7 +271,7 @@ static ssize_t scatter(struct rs *s, struct msghdr *msg, int flags)
 	for (size_t i = 0; i < msg->msg_iovlen && n < a->len; i++) {
 		size_t k = msg->msg_iov[i].iov_len < a->len - n ? msg->msg_iov[i].iov_len : a->len - n;
 
-		memcpy(msg->msg_iov[i].iov_base, buffer(d, a->slot) + n, k);
+		memcpy(msg->msg_iov[i].iov_base, dgram_buffer(d, a->slot) + n, k);
 		n += k;
 	}
 	rs_addr_put(s, &a->src, msg->msg_name, &msg->msg_namelen);
@@ -298,7 +298,7 @@ ssize_t rs_dgram_recv(struct rs *s, struct msghdr *msg, int flags)
 		if (s->dgram->head == s->dgram->tail)
 			rs_dgram_look(s);
 		if (s->dgram->head != s->dgram->tail)
-			return scatter(s, msg, flags);
+			return msg_scatter(s, msg, flags);
 		if (s->rd_shut)
 			return 0;
 		if (s->nonblock || (flags & MSG_DONTWAIT)) {

@@ -6,7 +6,7 @@
 #include "base/nocancel.h"
 #include "verbs/rs/int.h"
 
-#define FEW 32
+#define POLL_FEW 32
 #define NO_THREAD_POLL_MS 10
 
 /* The descriptors to sleep on: of an rsocket, its own and that of its channel; otherwise the descriptor itself. */
@@ -157,14 +157,14 @@ static int now_ready(struct set *set)
 static void set_free(struct set *set)
 {
 	drop_all(set);
-	if (set->n > FEW) {
+	if (set->n > POLL_FEW) {
 		free(set->p);
 		free(set->of);
 	}
 }
 
 /* Runs when the thread is cancelled. */
-static void abandon(void *arg)
+static void poll_abandon(void *arg)
 {
 	disarm_all(arg);
 	set_free(arg);
@@ -174,7 +174,7 @@ static int sleep_on(struct set *set, uint64_t until)
 {
 	int rc;
 
-	pthread_cleanup_push(abandon, set);
+	pthread_cleanup_push(poll_abandon, set);
 	rc = diw_wait_poll(set->p, 2 * set->n, ms_left(until, set->polled)) < 0 ? -errno : 0;
 	pthread_cleanup_pop(0);
 	return rc;
@@ -221,12 +221,12 @@ static uint64_t poll_until(int timeout_ms)
 
 static int poll_many(struct pollfd *fds, nfds_t n, uint64_t until)
 {
-	struct pollfd few_p[2 * FEW];
-	struct sleeper few_of[FEW];
+	struct pollfd few_p[2 * POLL_FEW];
+	struct sleeper few_of[POLL_FEW];
 	struct set set = { .user = fds, .p = few_p, .of = few_of, .n = n };
 	int rc = -ENOMEM;
 
-	if (n > FEW) {
+	if (n > POLL_FEW) {
 		set.p = calloc(2 * n, sizeof *set.p);
 		set.of = calloc(n, sizeof *set.of);
 	}
@@ -252,7 +252,7 @@ int diw_rs_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 
 /* ---- select ---- */
 
-static bool in(const fd_set *set, int fd)
+static bool set_has(const fd_set *set, int fd)
 {
 	return set && FD_ISSET(fd, set);
 }
@@ -262,7 +262,8 @@ static nfds_t from_sets(struct pollfd *p, int n, const fd_set *rd, const fd_set 
 	nfds_t k = 0;
 
 	for (int fd = 0; fd < n; fd++) {
-		int events = (in(rd, fd) ? POLLIN : 0) | (in(wr, fd) ? POLLOUT : 0) | (in(ex, fd) ? POLLPRI : 0);
+		int events = (set_has(rd, fd) ? POLLIN : 0) | (set_has(wr, fd) ? POLLOUT : 0) |
+			     (set_has(ex, fd) ? POLLPRI : 0);
 
 		if (events)
 			p[k++] = (struct pollfd){ .fd = fd, .events = (short)events };
@@ -275,7 +276,7 @@ static int to_sets(const struct pollfd *p, nfds_t n, fd_set *rd, fd_set *wr, fd_
 	int bits = 0;
 
 	for (nfds_t i = 0; i < n; i++) {
-		bool want_rd = in(rd, p[i].fd), want_wr = in(wr, p[i].fd), want_ex = in(ex, p[i].fd);
+		bool want_rd = set_has(rd, p[i].fd), want_wr = set_has(wr, p[i].fd), want_ex = set_has(ex, p[i].fd);
 		bool is_rd = want_rd && (p[i].revents & (POLLIN | POLLHUP | POLLERR));
 		bool is_wr = want_wr && (p[i].revents & (POLLOUT | POLLERR));
 		bool is_ex = want_ex && (p[i].revents & POLLPRI);

@@ -6,7 +6,7 @@
 
 #include "verbs/rs/stream.h"
 
-#define BATCH 32
+#define STREAM_BATCH 32
 #define SMALL (DIW_MAX_INLINE - RS_HDR)      /* up to this, data is copied once, into the request */
 #define SLOT_BYTES (RS_HDR + RS_DATA)
 #define CRUMB 4096
@@ -148,7 +148,7 @@ void rs_stream_broken(struct rs *s)
 /* ---- Received messages ---- */
 
 /* The peer cannot return more credits than it was given. */
-static bool credits(struct rs_stream *st, const struct rs_header *h)
+static bool credits_take(struct rs_stream *st, const struct rs_header *h)
 {
 	uint16_t posted = (uint16_t)(h->slots - st->tx.posted);
 
@@ -166,7 +166,7 @@ static void piece_push(struct rs_stream *st, struct rs_piece piece)
 }
 
 /* Posts a slot again; counted slots are returned as credits. */
-static bool repost(struct rs *s, unsigned slot, bool counted)
+static bool slot_repost(struct rs *s, unsigned slot, bool counted)
 {
 	s->stream->rx.posted = (uint16_t)(s->stream->rx.posted + counted);
 	return post_slot(s, slot) == 0;
@@ -180,16 +180,16 @@ static bool slot_came(struct rs *s, unsigned slot, uint32_t len)
 	struct rs_header h;
 	bool control;
 
-	if (len < RS_HDR || !rs_header_get(p, &h) || !credits(st, &h))
+	if (len < RS_HDR || !rs_header_get(p, &h) || !credits_take(st, &h))
 		return false;
 	control = h.flags & RS_F_CONTROL;
 	if (!control && (st->fin_came || st->rx.tail - st->rx.head == st->rx.n))
 		return false;
 	st->fin_came |= (h.flags & RS_F_FIN) != 0;
 	if (h.flags & RS_F_MAP)
-		return !control && rs_map_came(st, p + RS_HDR, len - RS_HDR) && repost(s, slot, true);
+		return !control && rs_map_came(st, p + RS_HDR, len - RS_HDR) && slot_repost(s, slot, true);
 	if (control)
-		return len == RS_HDR && repost(s, slot, false);
+		return len == RS_HDR && slot_repost(s, slot, false);
 	if (len == RS_HDR)
 		return false;
 	piece_push(st, (struct rs_piece){ .len = len - RS_HDR, .off = RS_HDR, .slot = slot });
@@ -197,7 +197,7 @@ static bool slot_came(struct rs *s, unsigned slot, uint32_t len)
 }
 
 /* A signalled request is complete; its wr_id is the number of bytes that it sent from the ring. */
-static void sent(struct rs *s, const struct diw_wc *wc)
+static void ring_sent(struct rs *s, const struct diw_wc *wc)
 {
 	s->stream->tx.pending--;
 	s->stream->tx.tail += (uint32_t)wc->wr_id;
@@ -205,21 +205,21 @@ static void sent(struct rs *s, const struct diw_wc *wc)
 
 void rs_stream_look(struct rs *s, int64_t spin_ns)
 {
-	struct diw_wc wc[BATCH];
+	struct diw_wc wc[STREAM_BATCH];
 	int n;
 
 	do {
-		n = diw_cq_poll(s->cq, wc, BATCH, spin_ns);
+		n = diw_cq_poll(s->cq, wc, STREAM_BATCH, spin_ns);
 		spin_ns = 0;
 		for (int i = 0; i < n; i++) {
 			if (wc[i].status != DIW_WC_SUCCESS)
 				rs_stream_down(s, 0);
 			else if (wc[i].opcode != DIW_WC_RECV)
-				sent(s, &wc[i]);
+				ring_sent(s, &wc[i]);
 			else if (!s->stream->down && !slot_came(s, (unsigned)wc[i].wr_id, wc[i].byte_len))
 				rs_stream_broken(s);
 		}
-	} while (n == BATCH);
+	} while (n == STREAM_BATCH);
 }
 
 /* ---- Reading ---- */
@@ -260,7 +260,7 @@ static void return_credits(struct rs *s)
 }
 
 /* N bytes of the oldest piece have been read. */
-static void consume(struct rs *s, struct rs_piece *piece, uint32_t n)
+static void piece_consume(struct rs *s, struct rs_piece *piece, uint32_t n)
 {
 	struct rs_stream *st = s->stream;
 
@@ -269,18 +269,18 @@ static void consume(struct rs *s, struct rs_piece *piece, uint32_t n)
 	piece->off += n;
 	if (piece->len)
 		return;
-	repost(s, piece->slot, true);
+	slot_repost(s, piece->slot, true);
 	st->rx.head++;
 }
 
-struct cursor {
+struct iov_cursor {
 	const struct iovec *iov;
 	size_t n, i, off;
 };
 
-static struct cursor cursor(const struct iovec *iov, size_t n, size_t skip)
+static struct iov_cursor cursor_at(const struct iovec *iov, size_t n, size_t skip)
 {
-	struct cursor c = { iov, n, 0, skip };
+	struct iov_cursor c = { iov, n, 0, skip };
 
 	while (c.i < c.n && c.off >= iov[c.i].iov_len)
 		c.off -= iov[c.i++].iov_len;
@@ -288,7 +288,7 @@ static struct cursor cursor(const struct iovec *iov, size_t n, size_t skip)
 }
 
 /* Copies at most LEN bytes between MEMORY and the caller's buffers. Returns how many. */
-static size_t cursor_copy(struct cursor *c, uint8_t *memory, size_t len, bool out)
+static size_t cursor_copy(struct iov_cursor *c, uint8_t *memory, size_t len, bool out)
 {
 	size_t done = 0;
 
@@ -314,7 +314,7 @@ static size_t cursor_copy(struct cursor *c, uint8_t *memory, size_t len, bool ou
 ssize_t rs_stream_get(struct rs *s, const struct iovec *iov, size_t niov, size_t skip, bool peek)
 {
 	struct rs_stream *st = s->stream;
-	struct cursor c = cursor(iov, niov, skip);
+	struct iov_cursor c = cursor_at(iov, niov, skip);
 	size_t total = 0;
 
 	for (uint32_t i = st->rx.head; i != st->rx.tail; i++) {
@@ -324,7 +324,7 @@ ssize_t rs_stream_get(struct rs *s, const struct iovec *iov, size_t niov, size_t
 
 		total += n;
 		if (!peek)
-			consume(s, piece, (uint32_t)n);
+			piece_consume(s, piece, (uint32_t)n);
 		if (n < len)
 			break;
 	}
@@ -354,7 +354,7 @@ static bool slot_room(const struct rs_stream *st)
 	return st->tx.used < st->tx.slots;
 }
 
-static int put_small(struct rs *s, struct cursor *c, uint32_t len)
+static int put_small(struct rs *s, struct iov_cursor *c, uint32_t len)
 {
 	struct rs_stream *st = s->stream;
 	uint8_t message[DIW_MAX_INLINE];
@@ -366,7 +366,7 @@ static int put_small(struct rs *s, struct cursor *c, uint32_t len)
 	return diw_post_send(s->qp, &wr, NULL);
 }
 
-static int put_large(struct rs *s, struct cursor *c, uint32_t len)
+static int put_large(struct rs *s, struct iov_cursor *c, uint32_t len)
 {
 	struct rs_stream *st = s->stream;
 	uint8_t *message = st->tx.ring + (st->tx.head & (st->tx.ring_size - 1));
@@ -391,7 +391,7 @@ static int put_large(struct rs *s, struct cursor *c, uint32_t len)
 ssize_t rs_stream_put(struct rs *s, const struct iovec *iov, size_t niov, size_t skip)
 {
 	struct rs_stream *st = s->stream;
-	struct cursor c = cursor(iov, niov, skip);
+	struct iov_cursor c = cursor_at(iov, niov, skip);
 	size_t left = 0, total = 0;
 	int rc = 0;
 

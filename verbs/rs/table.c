@@ -7,10 +7,10 @@
 #include "verbs/rs/int.h"
 
 #define BLOCK 1024
-#define BLOCKS 1024                          /* for a million descriptors, the kernel's default limit (fs.nr_open) */
+#define TABLE_BLOCKS 1024                    /* for a million descriptors, the kernel's default limit (fs.nr_open) */
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct rs **blocks[BLOCKS];
+static struct rs **blocks[TABLE_BLOCKS];
 static int top;                              /* above all descriptors in the table */
 
 /* ---- fork(2): the child keeps the sockets in order to refuse calls and close them ---- */
@@ -67,9 +67,9 @@ void rs_unref(struct rs *s)
 
 /* ---- The table ---- */
 
-static struct rs **place(int fd, bool grow)
+static struct rs **table_place(int fd, bool grow)
 {
-	if (fd < 0 || fd >= BLOCK * BLOCKS)
+	if (fd < 0 || fd >= BLOCK * TABLE_BLOCKS)
 		return NULL;
 	if (!blocks[fd / BLOCK] && grow)
 		blocks[fd / BLOCK] = calloc(BLOCK, sizeof **blocks);
@@ -81,7 +81,7 @@ static struct rs *table_find(int fd)
 	struct rs **p, *s = NULL;
 
 	pthread_mutex_lock(&table_lock);
-	p = place(fd, false);
+	p = table_place(fd, false);
 	if (p && *p)
 		s = rs_ref(*p);
 	pthread_mutex_unlock(&table_lock);
@@ -96,7 +96,7 @@ int rs_enter_table(struct rs *s, bool cloexec)
 	if (fd < 0)
 		return -errno;
 	pthread_mutex_lock(&table_lock);
-	p = place(fd, true);
+	p = table_place(fd, true);
 	if (p) {
 		*p = s;
 		s->fd = fd;
@@ -106,7 +106,7 @@ int rs_enter_table(struct rs *s, bool cloexec)
 	if (p)
 		return fd;
 	close(fd);
-	return fd >= BLOCK * BLOCKS ? -EMFILE : -ENOMEM;
+	return fd >= BLOCK * TABLE_BLOCKS ? -EMFILE : -ENOMEM;
 }
 
 struct rs *rs_leave_table(int fd)
@@ -114,7 +114,7 @@ struct rs *rs_leave_table(int fd)
 	struct rs **p, *s = NULL;
 
 	pthread_mutex_lock(&table_lock);
-	p = place(fd, false);
+	p = table_place(fd, false);
 	if (p && *p) {
 		s = *p;
 		*p = NULL;
@@ -164,7 +164,7 @@ bool diw_rs_owns(int fd)
 	bool owns;
 
 	pthread_mutex_lock(&table_lock);
-	p = place(fd, false);
+	p = table_place(fd, false);
 	owns = p && *p;
 	pthread_mutex_unlock(&table_lock);
 	return owns;

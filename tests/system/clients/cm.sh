@@ -54,7 +54,7 @@ cm_pair() {
 		join $sv $((LIMIT + 5)); sv=$?
 		[ "$1" != cmtime ] || [ $sv != 143 ] || sv=0
 		stop_counting
-		[ "$types" != - ] && unseen "$sv" "$cl" || break
+		unclocked || { [ "$types" != - ] && unseen "$sv" "$cl"; } || break
 	done
 	bytes=$'no byte is asked for\nyes'
 	[ "$types" = - ] || bytes=$(moved 2 "$types")

@@ -13,7 +13,7 @@ static struct ibv_context *dev;
 static struct ibv_pd *pd;
 static struct ibv_cq *cq;
 static struct ibv_comp_channel *channel;
-static void *object[70000];
+static void *object[(1 << 20) + 1];
 
 static void *new_srq(void)
 {
@@ -140,6 +140,19 @@ static int end_pd(void *p)
 	return ibv_dealloc_pd(p);
 }
 
+static void *new_ah(void)
+{
+	struct ibv_ah_attr a = { .is_global = 1, .port_num = 1 };
+
+	ibv_query_gid(dev, 1, 0, &a.grh.dgid);
+	return ibv_create_ah(pd, &a);
+}
+
+static int end_ah(void *ah)
+{
+	return ibv_destroy_ah(ah);
+}
+
 /* MOST objects can be created, and no more. */
 static void limit(const char *what, int most, void *(*create)(void), int (*end)(void *))
 {
@@ -159,10 +172,12 @@ static void limits(void)
 {
 	struct ibv_device_attr a;
 
-	if (!CHECK(ibv_query_device(dev, &a) == 0 && a.max_pd < 70000 && a.max_srq < 70000, "limits"))
+	if (!CHECK(ibv_query_device(dev, &a) == 0 && a.max_pd < 1 << 20 && a.max_srq < 1 << 20 &&
+		   a.max_ah <= 1 << 20, "limits"))
 		return;
 	limit("max_pd", a.max_pd - 1, new_pd, end_pd);
 	limit("max_srq", a.max_srq, new_srq, end_srq);
+	limit("max_ah", a.max_ah, new_ah, end_ah);
 }
 
 int main(void)

@@ -117,7 +117,6 @@ static void values(void)
 	mask = rtr_mask(IBV_QPT_RC);
 	BAD(a.path_mtu = 9, "no such MTU");
 	BAD(a.dest_qp_num = 1 << 24, "a number of 25 bits");
-	BAD(a.dest_qp_num = 4791, "the number of no RC queue pair");
 	BAD(a.max_dest_rd_atomic = 255, "too many Reads");
 	BAD(a.ah_attr.is_global = 0, "neither a GID nor a LID");
 	BAD(a.ah_attr.grh.sgid_index = 99, "no such GID");

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Queue pairs of libibverbs: states (of_qp.c), requests (of_wr.c), RC by ibv_modify_qp(3) (of_rc.c), address handles and
 # groups of UD (of_ud.c), LIDs (of_lid.c), queue pairs that are their own peer (of_self.c), no events from a queue pair
-# that is destroyed or reset (of_quiet.c), when a request is complete (of_placed.c), sends that the kernel refuses
-# (of_unsent.c), reliable datagrams (of_rd.c), thousands of objects (of_many.c).
+# that is destroyed or reset (of_quiet.c), when a request is complete (of_placed.c), requests that the peer refuses
+# (of_refused.c), sends that the kernel refuses (of_unsent.c), reliable datagrams (of_rd.c), thousands of objects
+# (of_many.c).
 . "${0%/*}/../lib.sh"
 [ -e "$BUILD/lib/diwarp/libibverbs.so.1" ] || { skip "libibverbs-dev was not there when this was built"; end; }
 
@@ -14,10 +15,11 @@ program() {
 	rc=$?
 	[ $rc -eq 0 ] || { FAILED=$((FAILED + 1)); [ $rc -eq 1 ] || echo "not ok - $name ends (exit $rc)"; }
 }
-for name in of_qp of_wr of_rc of_self of_quiet of_placed of_rd of_many; do
+for name in of_qp of_wr of_rc of_self of_quiet of_placed of_refused of_rd of_many; do
 	program $name
 done
 PERSONALITY=rnic program of_quiet
+PERSONALITY=rnic program of_refused
 DIWARP_CONFIRM=off program of_placed now
 PERSONALITY=rnic program of_placed now
 program of_ud diw_lo 239.192.71.9

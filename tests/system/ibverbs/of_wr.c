@@ -2,6 +2,7 @@
 /* Work requests of libibverbs: all operations of all queue pair types, by the builder (ibv_wr_*) and by
  * ibv_post_send(3). */
 #include <arpa/inet.h>
+#include <pthread.h>
 
 #include "of_pair.h"
 
@@ -35,7 +36,8 @@ static bool received(struct side *s, enum ibv_wc_opcode op, uint32_t len, bool i
 	struct ibv_wc wc;
 
 	return CHECK(next_wc(s, &wc, 10) && wc.status == IBV_WC_SUCCESS && wc.opcode == op && wc.byte_len == len &&
-		     !!(wc.wc_flags & IBV_WC_WITH_IMM) == imm && (!imm || wc.imm_data == htonl(0x01020304)), what);
+		     wc.wc_flags == (unsigned)(IBV_WC_GRH | (imm ? IBV_WC_WITH_IMM : 0)) &&
+		     (!imm || wc.imm_data == htonl(0x01020304)), what);
 }
 
 static void fill(uint32_t off, uint32_t len, uint8_t with)
@@ -347,6 +349,48 @@ static void datagrams(void)
 	ibv_destroy_ah(ah);
 }
 
+#define BINDS 2000
+
+static struct ibv_mw *shared_window;
+
+static void *bind_often(void *side)
+{
+	struct side *s = side;
+	struct ibv_mw_bind bind = {
+		.send_flags = IBV_SEND_SIGNALED, .bind_info = { mr, (uintptr_t)mem, 4096, IBV_ACCESS_REMOTE_WRITE },
+	};
+
+	for (bind.wr_id = 0; bind.wr_id < BINDS; bind.wr_id++)
+		if (ibv_bind_mw(s->qp, shared_window, &bind) || !next_is(s, bind.wr_id, IBV_WC_SUCCESS))
+			return NULL;
+	return s;
+}
+
+/* Threads bind one window by queue pairs of their own. Its rkey is that of the last bind. */
+static void threads_bind(void)
+{
+	struct side s[4];
+	pthread_t thread[2];
+	void *good[2];
+	struct ibv_sge sge = sge_at(4096, 64);
+	struct ibv_send_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+				  .send_flags = IBV_SEND_SIGNALED }, *bad = NULL;
+
+	shared_window = ibv_alloc_mw(pd, IBV_MW_TYPE_1);
+	CHECK(shared_window && pair_open(&s[0], &s[1], IBV_QPT_RC, 0) && pair_open(&s[2], &s[3], IBV_QPT_RC, 0),
+	      "a window, and two pairs");
+	for (int i = 0; i < 2; i++)
+		pthread_create(&thread[i], NULL, bind_often, &s[2 * i]);
+	for (int i = 0; i < 2; i++)
+		pthread_join(thread[i], &good[i]);
+	CHECK(good[0] && good[1], "two threads bind it");
+	wr.wr.rdma.remote_addr = (uintptr_t)mem;
+	wr.wr.rdma.rkey = shared_window->rkey;
+	CHECK(ibv_post_send(s[1].qp, &wr, &bad) == 0 && next_is(&s[1], 1, IBV_WC_SUCCESS), "its rkey is of use");
+	CHECK(ibv_dealloc_mw(shared_window) == 0 && pair_close(&s[0], &s[1]) == 0 && pair_close(&s[2], &s[3]) == 0,
+	      "destroyed");
+}
+
 int main(void)
 {
 	open_all();
@@ -356,6 +400,7 @@ int main(void)
 	unfenced();
 	windows();
 	unbound();
+	threads_bind();
 	mistakes();
 	datagrams();
 	CHECK(close_all() == 0, "everything is closed");

@@ -221,6 +221,68 @@ static void names(void)
 	CHECK(rdma_destroy_id(id) == 0, "an identifier goes while it is joined");
 }
 
+/* ---- The queue pair that exists when the event is fetched is attached ---- */
+
+/* An identifier without a queue pair. */
+static struct rdma_cm_id *bare_id(void)
+{
+	struct rdma_cm_id *id;
+
+	if (rdma_create_id(ch, &id, NULL, RDMA_PS_UDP) || rdma_resolve_addr(id, NULL, lo(1), SOON_MS) ||
+	    !comes(ch, RDMA_CM_EVENT_ADDR_RESOLVED)) {
+		printf("not ok - an identifier: %s\n", strerror(errno));
+		exit(1);
+	}
+	return id;
+}
+
+static bool fetches_join(void)
+{
+	return comes(ch, RDMA_CM_EVENT_MULTICAST_JOIN);
+}
+
+static void queue_pair_first(void)
+{
+	struct rdma_cm_id *id = bare_id();
+
+	CHECK(make_qp(id) && join(id, GROUP, 0, NULL) == 0 && !member(GROUP),
+	      "a queue pair is not attached before the event is fetched");
+	CHECK(fetches_join() && member(GROUP), "it is attached when the event is fetched");
+	CHECK(join(id, GROUP, 0, NULL) == 0 && fetches_join() && member(GROUP), "the group is joined twice");
+	CHECK(rdma_leave_multicast(id, address(GROUP)) == 0 && rdma_leave_multicast(id, address(GROUP)) == 0 &&
+	      !member(GROUP), "it is left twice");
+	CHECK(join(id, GROUP, 0, NULL) == 0, "a join whose event is fetched without the queue pair");
+	rdma_destroy_qp(id);
+	CHECK(fetches_join() && !member(GROUP) && rdma_destroy_id(id) == 0, "attaches nothing");
+}
+
+static void queue_pair_between(void)
+{
+	struct rdma_cm_id *id = bare_id();
+
+	CHECK(join(id, GROUP, 0, NULL) == 0 && join(id, GROUP6, 0, NULL) == 0 && fetches_join(),
+	      "two groups are joined without a queue pair, and one event is fetched");
+	CHECK(make_qp(id) && fetches_join() && member(GROUP6), "a queue pair made then is attached to the other");
+	CHECK(!member(GROUP), "it is not attached to the first");
+	CHECK(rdma_leave_multicast(id, address(GROUP6)) == 0 && !member(GROUP6), "the other is left");
+	CHECK(join(id, GROUP6, RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER, NULL) == 0 && fetches_join() && !member(GROUP6),
+	      "a join to send attaches nothing");
+	CHECK(destroy(id) == 0, "the identifier goes while it is joined");
+}
+
+static void queue_pair_last(void)
+{
+	union ibv_gid gid = { .raw = { [10] = 0xff, [11] = 0xff, 239, 192, 71, 9 } };
+	struct rdma_cm_id *id = bare_id();
+
+	CHECK(join(id, GROUP, 0, NULL) == 0 && fetches_join() && make_qp(id) && !member(GROUP),
+	      "a queue pair that is made behind the event is not attached");
+	CHECK(ibv_attach_mcast(id->qp, &gid, 0) == 0 && member(GROUP), "the program attaches it");
+	CHECK(rdma_leave_multicast(id, address(GROUP)) == 0 && !member(GROUP), "the end of the join detaches it");
+	CHECK(join(id, GROUP, 0, NULL) == 0 && destroy(id) == 0 && !member(GROUP) && !next(ch, 0),
+	      "an identifier goes before its event is fetched");
+}
+
 /* ---- Errors of a program ---- */
 
 static void misuse(void)
@@ -258,7 +320,7 @@ static void misuse(void)
 	      "left inside its own event: EDEADLK");
 	CHECK(rdma_ack_cm_event(ev) == 0 && rdma_leave_multicast(e.id, address(GROUP)) == 0 && !member(GROUP),
 	      "left when that is acknowledged");
-	CHECK(join(e.id, GROUP, 0, NULL) == 0 && member(GROUP), "joined again");
+	CHECK(joins(&e, GROUP, 0) && member(GROUP), "joined again");
 	close_end(&e);
 	CHECK(!member(GROUP) && !next(ch, 0), "with its queue pair the membership ends, and nothing is told");
 }
@@ -336,6 +398,9 @@ int main(void)
 	names();
 	before = open_files();
 	datagrams();
+	queue_pair_first();
+	queue_pair_between();
+	queue_pair_last();
 	misuse();
 	two_threads();
 	too_many();
