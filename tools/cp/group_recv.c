@@ -13,6 +13,8 @@
 #define WC_BATCH 64
 #define LINGER_NS (2 * DIW_S)        /* how long a sender that did not receive KEPT gets an answer */
 #define JOIN_SPREAD_NS (20 * DIW_MS) /* members answer an announcement within this time */
+#define HOST_REST 4u                 /* after the beginning of a transfer its host waits so many times as long as that
+				      * took: no host uses the receiver's whole time */
 #define HOST_AHEAD 2u                /* a host may have this many places more than another host; beyond, one of them
 				      * goes to the other */
 
@@ -104,6 +106,18 @@ static uint32_t places_of_host(const struct group_recv *r, const struct diw_addr
 	return n;
 }
 
+static bool host_rests(const struct group_recv *r, const struct diw_addr *host)
+{
+	for (uint32_t i = 0; i < GROUP_PLACES; i++) {
+		const struct transfer *t = &r->place[i];
+
+		if (t->state != TRANSFER_NONE && r->now < t->rests_until &&
+		    !memcmp(t->peer.addr.ip, host->ip, sizeof host->ip))
+			return true;
+	}
+	return false;
+}
+
 /* Whether the transfer may lose its place to one from BY: it has made no progress, or its host has more than its share
  * of the places. */
 static bool may_displace(const struct group_recv *r, const struct transfer *t, const struct diw_addr *by)
@@ -174,17 +188,21 @@ static void place_abort(struct group_recv *r, struct transfer *t)
 
 /* ---- Received messages ---- */
 
-/* A sender that returns the nonce has the address from which the announcement came. */
+/* A sender that returns the nonce has the address from which the announcement came. One whose WELCOME is passed over
+ * announces again. */
 static void on_welcome(struct group_recv *r, const struct diw_addr *src, const struct xfer_msg *m)
 {
 	struct transfer *t;
+	uint64_t begun = diw_clock_ns(), took;
 
-	if (count_reached(r) || id_is_old(r, m->id) || m->nonce != nonce_for(r, src, m->id))
+	if (count_reached(r) || id_is_old(r, m->id) || m->nonce != nonce_for(r, src, m->id) || host_rests(r, src))
 		return;
 	t = place_get(r, src, m->stag);
 	if (!t)
 		return;
 	transfer_begin(t, src, m, r->now);
+	took = diw_clock_ns() - begun;
+	t->rests_until = r->now + took + HOST_REST * took;
 	if (t->refused)
 		r->old[r->nold++ % GROUP_IDS] = t->id;
 }

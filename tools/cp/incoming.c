@@ -9,9 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "tools/cp/incoming.h"
 
 #define REACH_FIRST (256u << 20)     /* bytes, before the sender is asked for the first */
+#define REACH_NS (250 * DIW_MS)      /* a disk that takes less than 125 MB/s does not keep the receiver from its senders
+				      * for longer */
+#define REACH_BYTE_NS 8
 #define REACH_STEP (256u << 10)      /* bytes at least, save at the end of the file */
 
 /* Allocates the space first: writing to a mapping on a full disk raises SIGBUS. */
@@ -77,7 +81,8 @@ int incoming_create(struct incoming *in, int dirfd, const char *name, uint64_t s
 /* Only forward: what is sent again is there. A kernel before 5.14 does not know the advice: then each page faults. */
 void incoming_reach(struct incoming *in, uint64_t from, uint64_t to)
 {
-	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), begun = diw_clock_ns();
+	uint64_t start;
 
 	if (to > in->size)
 		to = in->size;
@@ -85,9 +90,12 @@ void incoming_reach(struct incoming *in, uint64_t from, uint64_t to)
 		from = in->faulted;
 	if (from >= to || (to - from < REACH_STEP && to < in->size))
 		return;
-	from -= from % page;
-	madvise((char *)in->map + from, to - from, MADV_POPULATE_WRITE);
-	in->faulted = to;
+	start = from -= from % page;
+	while (from < to && diw_clock_ns() - begun < REACH_NS + REACH_BYTE_NS * (from - start)) {
+		in->faulted = from + REACH_STEP < to ? from + REACH_STEP : to;
+		madvise((char *)in->map + from, in->faulted - from, MADV_POPULATE_WRITE);
+		from = in->faulted;
+	}
 }
 
 /* renameat2(2) if the file system has it; a hard link is atomic, too. */

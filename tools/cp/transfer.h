@@ -37,6 +37,7 @@ struct transfer {
 	uint64_t answer_at, answer_by, want_next;    /* want_next: the next page to send */
 	uint64_t join_at, kept_at, heard_at, came_at, began_at, had_at;      /* came_at: the time of the last new
 									      * byte */
+	uint64_t rests_until;                /* group_recv.c: until then no transfer of the same host begins */
 	char why[XFER_TEXT_MAX + 1];
 	uint64_t complete_records, partial_records;
 	struct bar bar;
