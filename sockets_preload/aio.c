@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "sockets_preload/stream/stream.h"
 
-#define STACK (256u << 10)
 #define SLICE DIW_MS                     /* poll interval while requests of the C library are awaited, too */
 
 struct request {
@@ -57,7 +56,6 @@ static int aio_thread(void *(*run)(void *), void *arg, const pthread_attr_t *wan
 
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, STACK);
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
 	rc = pthread_create(&thread, wanted ? wanted : &attr, run, arg);
@@ -79,7 +77,7 @@ static void *call_function(void *arg)
 	return NULL;
 }
 
-static void notify(const struct sigevent *e)
+static void aio_notify(const struct sigevent *e)
 {
 	siginfo_t info = { .si_signo = e->sigev_signo, .si_code = SI_ASYNCIO };
 	struct told *t;
@@ -104,7 +102,7 @@ static void finish_request(struct aiocb *cb, ssize_t rc, int error)
 	__atomic_store_n(&cb->__error_code, error, __ATOMIC_RELEASE);
 	atomic_fetch_add(&finished, 1);
 	real.syscall(SYS_futex, &finished, FUTEX_WAKE_PRIVATE, INT_MAX);
-	notify(&e);
+	aio_notify(&e);
 }
 
 /* ---- The requests of a descriptor ---- */
@@ -271,9 +269,9 @@ DIW_API int aio_cancel(int fd, struct aiocb *cb)
 	return is_queued(fd, cb) ? AIO_NOTCANCELED : real.aio_cancel(fd, cb);
 }
 
-struct batch { struct sigevent event; int n; struct aiocb *cb[]; };
+struct aio_batch { struct sigevent event; int n; struct aiocb *cb[]; };
 
-static bool wait_batch(const struct batch *b)
+static bool wait_batch(const struct aio_batch *b)
 {
 	bool good = true;
 
@@ -289,10 +287,10 @@ static bool wait_batch(const struct batch *b)
 
 static void *end_batch(void *arg)
 {
-	struct batch *b = arg;
+	struct aio_batch *b = arg;
 
 	wait_batch(b);
-	notify(&b->event);
+	aio_notify(&b->event);
 	free(b);
 	return NULL;
 }
@@ -312,7 +310,7 @@ static bool any_ours(struct aiocb *const list[], int n)
 
 DIW_API int lio_listio(int mode, struct aiocb *const list[], int n, struct sigevent *event)
 {
-	struct batch *b;
+	struct aio_batch *b;
 	bool started = true, good;
 
 	diw_preload_init();

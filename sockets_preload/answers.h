@@ -3,7 +3,10 @@
 #ifndef DIW_SOCKETS_ANSWERS_H
 #define DIW_SOCKETS_ANSWERS_H
 
+#include "base/clock.h"
 #include "sockets_preload/preload.h"
+
+#define DIW_ANSWER_BELIEVED (10 * DIW_MS)    /* validity of the kernel's answer about a socket of this user */
 
 #pragma GCC visibility push(hidden)
 

@@ -13,8 +13,8 @@
 #define FD ((int)a[0])
 #define LEN ((size_t)a[2])
 
-/* Handles calls that move data or change descriptors. False: any other call. */
-static bool moves_data(long number, const long a[6], long *rc)
+/* Handles calls that move data. False: any other call. */
+static bool raw_moves_data(long number, const long a[6], long *rc)
 {
 	switch (number) {
 	case SYS_sendto:
@@ -65,7 +65,8 @@ static bool moves_data(long number, const long a[6], long *rc)
 	}
 }
 
-static bool moves_files(long number, const long a[6], long *rc)
+/* Handles calls that change descriptors, or the process. False: any other call. */
+static bool raw_changes_files(long number, const long a[6], long *rc)
 {
 	switch (number) {
 	case SYS_close:
@@ -88,6 +89,30 @@ static bool moves_files(long number, const long a[6], long *rc)
 	case SYS_fcntl:
 		*rc = fcntl(FD, (int)a[1], a[2]);
 		return true;
+	case SYS_ioctl:
+		*rc = ioctl(FD, (unsigned long)a[1], a[2]);
+		return true;
+	case SYS_epoll_ctl:
+		*rc = epoll_ctl(FD, (int)a[1], (int)a[2], (void *)a[3]);
+		return true;
+	case SYS_prctl:
+		*rc = prctl((int)a[0], a[1], a[2], a[3], a[4]);
+		return true;
+	case SYS_execve:
+		*rc = execve((const char *)a[0], (void *)a[1], (void *)a[2]);
+		return true;
+	case SYS_execveat:
+		*rc = execveat(FD, (const char *)a[1], (void *)a[2], (void *)a[3], (int)a[4]);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Handles calls that make sockets, and set their addresses and options. False: any other call. */
+static bool raw_sets_up_sockets(long number, const long a[6], long *rc)
+{
+	switch (number) {
 	case SYS_socketpair:
 		*rc = socketpair(FD, (int)a[1], (int)a[2], (void *)a[3]);
 		return true;
@@ -111,26 +136,11 @@ static bool moves_files(long number, const long a[6], long *rc)
 	case SYS_bind:
 		*rc = bind(FD, (void *)a[1], (socklen_t)a[2]);
 		return true;
-	case SYS_ioctl:
-		*rc = ioctl(FD, (unsigned long)a[1], a[2]);
-		return true;
 	case SYS_getsockopt:
 		*rc = getsockopt(FD, (int)a[1], (int)a[2], (void *)a[3], (void *)a[4]);
 		return true;
 	case SYS_setsockopt:
 		*rc = setsockopt(FD, (int)a[1], (int)a[2], (void *)a[3], (socklen_t)a[4]);
-		return true;
-	case SYS_prctl:
-		*rc = prctl((int)a[0], a[1], a[2], a[3], a[4]);
-		return true;
-	case SYS_epoll_ctl:
-		*rc = epoll_ctl(FD, (int)a[1], (int)a[2], (void *)a[3]);
-		return true;
-	case SYS_execve:
-		*rc = execve((const char *)a[0], (void *)a[1], (void *)a[2]);
-		return true;
-	case SYS_execveat:
-		*rc = execveat(FD, (const char *)a[1], (void *)a[2], (void *)a[3], (int)a[4]);
 		return true;
 	default:
 		return false;
@@ -193,7 +203,8 @@ DIW_API long syscall(long number, ...)
 		diw_lend_to_ring();
 	if (copies_descriptors(number))
 		diw_fd_copied();
-	if (moves_data(number, a, &rc) || moves_files(number, a, &rc))
+	if (raw_moves_data(number, a, &rc) || raw_changes_files(number, a, &rc) ||
+	    raw_sets_up_sockets(number, a, &rc))
 		return rc;
 	return real.syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }

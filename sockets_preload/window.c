@@ -15,21 +15,20 @@
 #include "sockets_preload/answers.h"
 #include "sockets_preload/reach.h"
 
-#define BELIEVED (10 * DIW_MS)           /* validity of the kernel's answer */
-#define OTHERS (100 * DIW_MS)            /* the same about another user's socket */
-#define MISSED (250 * DIW_MS)            /* the same if there is no socket of another user */
-#define PAUSE DIW_MS                     /* least time between two questions */
+#define OTHERS (100 * DIW_MS)            /* validity of an answer about another user's socket */
+#define MISSED (250 * DIW_MS)            /* validity of an answer that names no socket of another user */
+#define QUESTION_PAUSE DIW_MS            /* least time between two questions */
 #define USERS 16u
-#define ANSWERS 1024u
-#define TRIES 10000
+#define WINDOW_ANSWERS 1024u
+#define TURN_TRIES 10000
 #define OVERFLOW_UID 65534u
 
 /* The result of a search; is.route.shown.entry NULL: no capable socket. */
-static struct answer {
+static struct window_answer {
 	struct diw_answer is;
 	uint64_t own_seq;                    /* of the entry in this user's registry; 0: there was none */
-} answers[ANSWERS];
-static const struct diw_answers kept = { answers, ANSWERS, sizeof *answers };
+} answers[WINDOW_ANSWERS];
+static const struct diw_answers kept = { answers, WINDOW_ANSWERS, sizeof *answers };
 
 /* An attached window stays, or is replaced in place: other threads may be reading it. */
 static struct { uint32_t uid; int id; struct diw_sockreg *reg; } users[USERS];
@@ -95,14 +94,14 @@ static bool ask_datagram(const struct diw_sock *s, int fd, const struct diw_addr
 	return true;
 }
 
-static void window_find_out(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
+static void window_find_out(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct window_answer *a)
 {
 	struct diw_told told = { 0 };
 	struct diw_sockreg *reg;
 	struct diw_addr src;
 
 	a->is.route.shown.entry = NULL;
-	a->is.until = diw_coarse_ns() + (a->own_seq ? BELIEVED : MISSED);
+	a->is.until = diw_coarse_ns() + (a->own_seq ? DIW_ANSWER_BELIEVED : MISSED);
 	if (!diw_is_local(dst, s->netns) || !diw_reach_source(s, fd, dst, &src) ||
 	    !ask_datagram(s, fd, &src, dst, &told))
 		return;
@@ -145,7 +144,7 @@ static void end_turn(const struct turn *t)
 }
 
 /* Questions about another user's sockets are limited in rate, so that they cost no noticeable time. */
-static bool ask_in_turn(const struct diw_sock *s, int fd, struct answer *a)
+static bool ask_in_turn(const struct diw_sock *s, int fd, struct window_answer *a)
 {
 	uint64_t now = diw_coarse_ns();
 	struct turn t;
@@ -153,13 +152,13 @@ static bool ask_in_turn(const struct diw_sock *s, int fd, struct answer *a)
 	if (now < atomic_load_explicit(&next_question, memory_order_relaxed) || !take_turn(&t))
 		return false;
 	window_find_out(s, fd, &a->is.dst, a);
-	atomic_store_explicit(&next_question, now + PAUSE, memory_order_relaxed);
+	atomic_store_explicit(&next_question, now + QUESTION_PAUSE, memory_order_relaxed);
 	end_turn(&t);
 	return true;
 }
 
 /* Threads may ask at the same time: no window is attached. */
-static bool ask_of_own(const struct diw_sock *s, int fd, struct answer *a)
+static bool ask_of_own(const struct diw_sock *s, int fd, struct window_answer *a)
 {
 	sigset_t all, mask;
 
@@ -182,7 +181,7 @@ bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *to
 {
 	struct diw_addr dst = diw_destination(to);
 	struct diw_answer *slot = diw_answer_slot(&kept, s->cookie, &dst);
-	struct answer a;
+	struct window_answer a;
 	uint64_t own_seq = own ? own->shown.seq : 0;
 	bool lasts = own && own->lasting && !diw_reach_tells(), done;     /* then the caller stores the answer */
 	int saved = errno;
@@ -190,7 +189,8 @@ bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *to
 	if (!diw_may_ask())
 		return false;
 	if (lasts || !diw_answer_recall(&kept, slot, s->cookie, &dst, &a.is) || a.own_seq != own_seq) {
-		a = (struct answer){ .is = { .size = sizeof a, .cookie = s->cookie, .dst = dst }, .own_seq = own_seq };
+		a = (struct window_answer){ .is = { .size = sizeof a, .cookie = s->cookie, .dst = dst },
+					    .own_seq = own_seq };
 		done = own ? ask_of_own(s, fd, &a) : ask_in_turn(s, fd, &a);
 		if (done && !lasts)
 			diw_answer_remember(slot, &a.is);
@@ -209,7 +209,7 @@ bool diw_window_find(const struct diw_sock *s, int fd, const struct diw_addr *to
 /* The thread that asks is not interrupted, so the wait is some microseconds. */
 static bool wait_for_turn(struct turn *t)
 {
-	for (int i = 0; i < TRIES; i++) {
+	for (int i = 0; i < TURN_TRIES; i++) {
 		if (take_turn(t))
 			return true;
 		sched_yield();

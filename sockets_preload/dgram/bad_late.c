@@ -9,15 +9,18 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "sockets_preload/dgram/bad_wire.h"
 #include "sockets_preload/dgram/frame.h"
 
-#define STACK (256u << 10)
+#define LATE_STACK (256u << 10)
 #define MOST_CONTROL 128u
 #define RETRY (100 * DIW_US)                 /* the pause before a full socket is tried again */
 #define ERRORS 64u
+#define YIELDS 1000                          /* turns of a joined thread until the kernel has released it */
 
 /* The origin of an entry of the line. */
 struct origin {
@@ -34,6 +37,7 @@ static struct {
 	struct origin *origins;              /* DIW_IMPAIR_ENTRIES of them; NULL: nothing is held back */
 	enum { NONE, RUNS, ENDED } state;
 	pthread_t thread;
+	pid_t tid;                           /* of the thread, since it runs */
 	pthread_cond_t due_changes;
 	struct { int fd, error; uint64_t cookie; } errors[ERRORS];
 } late;
@@ -196,6 +200,7 @@ static void *late_run(void *arg)
 
 	(void)arg;
 	pthread_mutex_lock(&diw_bad_wire.lock);      /* all signals of the thread are blocked */
+	late.tid = gettid();
 	while ((next = diw_impair_line_deadline(l)) != DIW_NEVER) {
 		uint64_t now = diw_clock_ns(), until = next <= now ? late_send_due(now) : next;
 		struct timespec ts = { (time_t)(until / DIW_S), (long)(until % DIW_S) };
@@ -274,7 +279,7 @@ void diw_bad_late_start(void)
 	if (late.state == ENDED)
 		pthread_join(late.thread, NULL);
 	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK);
+	pthread_attr_setstacksize(&attr, LATE_STACK);
 	error = pthread_create(&late.thread, &attr, late_run, NULL);
 	if (error == EINVAL)                 /* some libraries need a larger stack for each thread */
 		error = pthread_create(&late.thread, NULL, late_run, NULL);
@@ -300,6 +305,13 @@ void diw_bad_net_flush(unsigned first, unsigned last)
 	errno = saved;
 }
 
+/* The kernel counts a joined thread until it has released it, a moment later: unshare(2) would fail with EINVAL. */
+static void late_await_release(void)
+{
+	for (int i = 0; i < YIELDS && real.syscall(SYS_tgkill, getpid(), late.tid, 0) == 0; i++)
+		sched_yield();
+}
+
 void diw_bad_net_settle(void)
 {
 	int saved = errno, cancel;
@@ -313,8 +325,10 @@ void diw_bad_net_settle(void)
 	late.state = NONE;
 	diw_bad_wire_unlock();
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	if (joins)
+	if (joins) {
 		pthread_join(late.thread, NULL);
+		late_await_release();
+	}
 	pthread_setcancelstate(cancel, NULL);
 	errno = saved;
 }

@@ -18,7 +18,7 @@
 
 /* a packet of 65,535 bytes behind a link's header does not fit the stage for one datagram */
 #define KIND DIW_STAGE_MANY
-#define ROOM (2 * DIW_STAGE)
+#define ERRQUEUE_ROOM (2 * DIW_STAGE)
 #define MOST_LINK 64u                        /* largest part before the IP header: a link's header, or another
 					      * packet's */
 #define UDP 8u
@@ -101,7 +101,7 @@ static uint32_t sum_add(uint32_t sum, const uint8_t *p, size_t n)
 	return n ? sum + (uint32_t)(*p << 8) : sum;
 }
 
-static uint16_t fold(uint32_t sum)
+static uint16_t sum_fold(uint32_t sum)
 {
 	sum = (sum & 0xffff) + (sum >> 16);
 	return (uint16_t)(sum + (sum >> 16));
@@ -112,7 +112,7 @@ static bool is_v4(const uint8_t *ip)
 	return ip[0] >> 4 == 4;
 }
 
-static uint32_t pseudo(const uint8_t *ip, size_t len)
+static uint32_t pseudo_sum(const uint8_t *ip, size_t len)
 {
 	return IPPROTO_UDP + (uint32_t)len + (is_v4(ip) ? sum_add(0, ip + 12, 8) : sum_add(0, ip + 8, 32));
 }
@@ -123,15 +123,15 @@ static void put_udp(const uint8_t *ip, uint8_t *udp, size_t len, bool whole)
 {
 	uint16_t old = diw_get16(udp + 6), sum;
 
-	if (old && old == fold(pseudo(ip, diw_get16(udp + 4)))) {
+	if (old && old == sum_fold(pseudo_sum(ip, diw_get16(udp + 4)))) {
 		diw_put16(udp + 4, (uint16_t)len);
-		diw_put16(udp + 6, fold(pseudo(ip, len)));
+		diw_put16(udp + 6, sum_fold(pseudo_sum(ip, len)));
 		return;
 	}
 	diw_put16(udp + 4, (uint16_t)len);
 	diw_put16(udp + 6, 0);
 	if (old && whole) {
-		sum = (uint16_t)~fold(sum_add(pseudo(ip, len), udp, len));
+		sum = (uint16_t)~sum_fold(sum_add(pseudo_sum(ip, len), udp, len));
 		diw_put16(udp + 6, sum ? sum : 0xffff);
 	}
 }
@@ -149,11 +149,11 @@ static void ip_shorten(uint8_t *ip, size_t gone, bool whole)
 	diw_put16(ip + 2, (uint16_t)(diw_get16(ip + 2) - gone));
 	diw_put16(ip + 6, whole ? (uint16_t)(flags & ~MORE_FRAGMENTS) : flags);
 	diw_put16(ip + 10, 0);
-	diw_put16(ip + 10, (uint16_t)~fold(sum_add(0, ip, (ip[0] & 15u) * 4u)));
+	diw_put16(ip + 10, (uint16_t)~sum_fold(sum_add(0, ip, (ip[0] & 15u) * 4u)));
 }
 
 /* Removes the frame from the N bytes at P, which came from the error queue. *LEN: the new length. */
-static void strip(const struct diw_sock *s, uint8_t *p, size_t n, size_t *len)
+static void frame_strip(const struct diw_sock *s, uint8_t *p, size_t n, size_t *len)
 {
 	struct found f;
 	size_t from, to, said = 0;
@@ -192,9 +192,9 @@ ssize_t diw_errqueue_recvfrom(int fd, const struct diw_sock *s, void *buf, size_
 
 	if (!diw_stage_hold(KIND, &h))
 		return -1;
-	n = real.recvfrom(fd, h.mem, ROOM, flags, addr, addr_len);
+	n = real.recvfrom(fd, h.mem, ERRQUEUE_ROOM, flags, addr, addr_len);
 	if (n >= 0) {
-		strip(s, h.mem, (size_t)n, &got);
+		frame_strip(s, h.mem, (size_t)n, &got);
 		got = diw_min64(got, len);
 		if (got)
 			memcpy(buf, h.mem, got);
@@ -210,7 +210,7 @@ static size_t error_deliver(const struct diw_sock *s, struct msghdr *m, const st
 {
 	size_t len, some;
 
-	strip(s, stage, n, &len);
+	frame_strip(s, stage, n, &len);
 	some = diw_iov_fill(m->msg_iov, m->msg_iovlen, stage, len);
 	m->msg_namelen = got->msg_namelen;
 	m->msg_controllen = got->msg_controllen;
@@ -227,7 +227,7 @@ ssize_t diw_errqueue_recvmsg(int fd, const struct diw_sock *s, struct msghdr *ms
 
 	if (!diw_stage_hold(KIND, &h))
 		return -1;
-	iov = (struct iovec){ h.mem, ROOM };
+	iov = (struct iovec){ h.mem, ERRQUEUE_ROOM };
 	m.msg_iov = &iov;
 	m.msg_iovlen = 1;
 	n = real.recvmsg(fd, &m, flags);
@@ -253,7 +253,7 @@ int diw_errqueue_recvmmsg(int fd, const struct diw_sock *s, struct mmsghdr *vec,
 	if (!diw_stage_hold(KIND, &h))
 		return -1;
 	for (done = 0; done < n && !error_wait_is_over(timeout, done); done++) {
-		struct iovec iov = { h.mem, ROOM };
+		struct iovec iov = { h.mem, ERRQUEUE_ROOM };
 		struct mmsghdr one = { .msg_hdr = vec[done].msg_hdr };
 
 		one.msg_hdr.msg_iov = &iov;

@@ -17,18 +17,17 @@
 #include "sockets_preload/reach.h"
 #include "sockets_preload/stage.h"
 
-#define BELIEVED (10 * DIW_MS)               /* validity of the kernel's answer */
 #define MOST 64u                             /* the most sockets at one port */
-#define ANSWERS 64u
+#define GROUP_ANSWERS 64u
 
 /* The result of a search; is.route.key 0: datagrams are sent plain. */
-struct answer {
+struct group_answer {
 	struct diw_answer is;
 	uint32_t n;
 	struct diw_ref member[MOST];
 };
-static struct answer answers[ANSWERS];
-static const struct diw_answers kept = { answers, ANSWERS, sizeof *answers };
+static struct group_answer answers[GROUP_ANSWERS];
+static const struct diw_answers kept = { answers, GROUP_ANSWERS, sizeof *answers };
 
 bool diw_group_is(const struct diw_sock *s, const struct diw_addr *dst)
 {
@@ -41,7 +40,7 @@ struct query {
 	const struct diw_sock *s;
 	const struct diw_addr *dst;
 	bool vouched;                        /* the datagram may go to other hosts */
-	struct answer *a;
+	struct group_answer *a;
 };
 
 /* A connected socket, or one that has not joined, may not receive it. Such a socket may nevertheless prevent frames, if
@@ -59,7 +58,7 @@ static bool socket_may_hear(const struct inet_diag_msg *m, const struct diw_addr
 static bool add_member(struct query *q, const struct inet_diag_msg *m)
 {
 	uint64_t cookie = (uint64_t)m->id.idiag_cookie[1] << 32 | m->id.idiag_cookie[0];
-	struct answer *a = q->a;
+	struct group_answer *a = q->a;
 	struct diw_route r;
 
 	if (ntohs(m->id.idiag_sport) != q->dst->port || !socket_may_hear(m, q->dst))
@@ -126,13 +125,13 @@ static bool are_known(struct query *q)
 
 /* A firewall rule may redirect the datagram to one socket elsewhere. So if the kernel tracks connections, it is not
  * certain that a datagram stays on the host. */
-static void group_find_out(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
+static void group_find_out(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct group_answer *a)
 {
 	struct query q = { .s = s, .dst = dst, .a = a, .vouched = diw_conf.have_key && diw_conf_is_peer(dst) };
 
 	a->is.cookie = s->cookie;
 	a->is.dst = *dst;
-	a->is.until = diw_coarse_ns() + BELIEVED;
+	a->is.until = diw_coarse_ns() + DIW_ANSWER_BELIEVED;
 	a->n = 0;
 	a->is.route = (struct diw_route){ .crc = q.vouched || diw_conf.crc == DIW_CRC_ON, .home = !q.vouched };
 	a->is.route.away = !q.vouched && (diw_reach_look() || !diw_home_has(s, fd, dst));
@@ -147,7 +146,7 @@ static void group_find_out(const struct diw_sock *s, int fd, const struct diw_ad
 
 /* Whether all entries are still valid: an entry ends at the moment when its process is killed or executes another
  * program. */
-static bool all_hold(const struct answer *a)
+static bool all_hold(const struct group_answer *a)
 {
 	for (uint32_t i = 0; i < a->n; i++)
 		if (!diw_ref_holds(&a->member[i]))
@@ -156,7 +155,7 @@ static bool all_hold(const struct answer *a)
 }
 
 /* Asks with signals blocked and cancellation disabled. */
-static bool group_ask(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct answer *a)
+static bool group_ask(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct group_answer *a)
 {
 	sigset_t all, mask;
 	int cancel;
@@ -179,7 +178,7 @@ void diw_group_forked(void)
 bool diw_group_find(const struct diw_sock *s, int fd, const struct diw_addr *dst, struct diw_route *route)
 {
 	struct diw_answer *slot = diw_answer_slot(&kept, s->cookie, dst);
-	struct answer a;
+	struct group_answer a;
 	int saved = errno;
 
 	if (!diw_may_ask())
@@ -187,7 +186,7 @@ bool diw_group_find(const struct diw_sock *s, int fd, const struct diw_addr *dst
 	if (!diw_answer_recall(&kept, slot, s->cookie, dst, &a.is) || !all_hold(&a)) {
 		if (!group_ask(s, fd, dst, &a))
 			return false;
-		a.is.size = (uint32_t)(offsetof(struct answer, member) + a.n * sizeof a.member[0]);
+		a.is.size = (uint32_t)(offsetof(struct group_answer, member) + a.n * sizeof a.member[0]);
 		diw_answer_remember(slot, &a.is);
 		errno = saved;
 	}

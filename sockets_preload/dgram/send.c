@@ -11,7 +11,7 @@
 #include "sockets_preload/stream/stream.h"
 
 /* Staged on the stack, which may be a signal handler's. Larger messages are gathered by the kernel. */
-#define STAGED 1536u
+#define DGRAM_STAGED 1536u
 #define MOST_PIECES 62u
 #define UNFRAMED (MSG_MORE | MSG_ZEROCOPY | MSG_OOB)
 
@@ -71,7 +71,7 @@ static const struct sockaddr *connected_to(const struct tx *t, struct sockaddr_i
 	return t->s->connected ? (const struct sockaddr *)&t->s->peer_name : NULL;
 }
 
-static DIW_COLD bool plain(struct tx *t, enum diw_sock_counter reason)
+static DIW_COLD bool goes_plain(struct tx *t, enum diw_sock_counter reason)
 {
 	t->why = reason;
 	diw_count(reason);
@@ -85,15 +85,15 @@ static DIW_COLD bool plain_to(struct tx *t, const struct sockaddr *to)
 	if (to)
 		diw_addr_from_sockaddr(&dst, to);
 	if (!diw_group_is(t->s, &dst))
-		return plain(t, DIW_C_sock_plain_unknown);
-	return plain(t, t->route.away ? DIW_C_sock_plain_away : DIW_C_sock_plain_group);
+		return goes_plain(t, DIW_C_sock_plain_unknown);
+	return goes_plain(t, t->route.away ? DIW_C_sock_plain_away : DIW_C_sock_plain_group);
 }
 
 /* MSG_MORE begins a datagram, which ends with the next call without MSG_MORE. */
 static DIW_COLD bool plain_by_flags(struct tx *t)
 {
 	atomic_store_explicit(&t->s->corked, t->flags & MSG_MORE, memory_order_relaxed);
-	return plain(t, DIW_C_sock_plain_flags);
+	return goes_plain(t, DIW_C_sock_plain_flags);
 }
 
 /* Checks the flags, and the options of the socket. */
@@ -110,15 +110,15 @@ static __attribute__((noinline)) bool is_framed(struct tx *t, const struct socka
 	if (t->flags & UNFRAMED || atomic_load_explicit(&t->s->corked, memory_order_relaxed))
 		return plain_by_flags(t);
 	if (t->s->plain != NO_REASON && t->s->plain != IS_CUT)
-		return plain(t, t->s->plain);
+		return goes_plain(t, t->s->plain);
 	t->route.away = false;
 	to = !addr ? connected_to(t, &name) : is_address(addr, addr_len) ? addr : NULL;
 	if (!to || !diw_route_find(t->s, t->fd, to, &t->route))
 		return plain_to(t, to);
 	if (t->route.home && (t->steered || t->flags & MSG_DONTROUTE))
-		return plain(t, DIW_C_sock_plain_away);
+		return goes_plain(t, DIW_C_sock_plain_away);
 	return t->len <= DIW_FRAME_MAX - DIW_SEAL_LEN - diw_frame_head_len(&t->route) ||
-	       plain(t, DIW_C_sock_plain_size);
+	       goes_plain(t, DIW_C_sock_plain_size);
 }
 
 /* The usual case: the route is known, and the message is short. */
@@ -127,14 +127,14 @@ static inline bool is_usual(const struct diw_sock *s, size_t len, int flags, con
 {
 	if (addr ? !is_address(addr, addr_len) : !s->connected || diw_sock_is_shared(s))
 		return false;
-	return len <= STAGED && may_be_framed(s, flags) &&
+	return len <= DGRAM_STAGED && may_be_framed(s, flags) &&
 	       diw_hop_find(s, addr ? addr : (const struct sockaddr *)&s->peer_name, route);
 }
 
 /* ---- Sending ---- */
 
-static inline size_t stage(const struct diw_route *r, uint8_t *frame, size_t len, const struct iovec *iov, size_t n,
-			   const struct diw_sock *s, bool marked)
+static inline size_t frame_stage(const struct diw_route *r, uint8_t *frame, size_t len, const struct iovec *iov,
+				 size_t n, const struct diw_sock *s, bool marked)
 {
 	uint8_t *p = frame + diw_frame_head_len(r);
 
@@ -161,8 +161,8 @@ static inline bool is_marked(const struct tx *t)
 }
 
 /* Puts head and end around the N entries of IOV: N + 2 pieces of PIECE. */
-static void enclose(const struct tx *t, struct iovec *piece, uint8_t *first, uint8_t *crc, const struct iovec *iov,
-		    size_t n)
+static void frame_enclose(const struct tx *t, struct iovec *piece, uint8_t *first, uint8_t *crc,
+			  const struct iovec *iov, size_t n)
 {
 	size_t len = diw_frame_head_len(&t->route);
 
@@ -181,7 +181,7 @@ static __attribute__((noinline)) ssize_t tx_gather(const struct tx *t, const str
 	uint8_t first[DIW_FRAME_WRITE], crc[DIW_SEAL_LEN];
 	struct msghdr m = *msg;
 
-	enclose(t, piece, first, crc, iov, n);
+	frame_enclose(t, piece, first, crc, iov, n);
 	m.msg_iov = piece;
 	m.msg_iovlen = n + 2;
 	return tx_put_out(t, &m, diw_frame_head_len(&t->route));
@@ -209,7 +209,7 @@ static inline ssize_t send_one(int fd, struct diw_sock *s, const void *buf, size
 			       const struct sockaddr *addr, socklen_t addr_len)
 {
 	struct iovec iov = { (void *)buf, len };
-	uint8_t frame[STAGED + DIW_FRAME_EXTRA];
+	uint8_t frame[DGRAM_STAGED + DIW_FRAME_EXTRA];
 	struct tx t;
 	ssize_t rc;
 
@@ -225,8 +225,8 @@ static inline ssize_t send_one(int fd, struct diw_sock *s, const void *buf, size
 		if ((!buf && len) || !is_framed(&t, addr, addr_len))
 			return diw_real_sendto(fd, buf, len, flags, addr, addr_len);
 	}
-	if (DIW_LIKELY(len <= STAGED))
-		rc = diw_real_sendto(fd, frame, stage(&t.route, frame, len, &iov, 1, s, s->watched), flags, addr,
+	if (DIW_LIKELY(len <= DGRAM_STAGED))
+		rc = diw_real_sendto(fd, frame, frame_stage(&t.route, frame, len, &iov, 1, s, s->watched), flags, addr,
 				     addr_len);
 	else
 		rc = tx_gather(&t, &(struct msghdr){ .msg_name = (void *)addr, .msg_namelen = addr_len }, &iov, 1);
@@ -328,8 +328,8 @@ static ssize_t send_cut(struct tx *t, const struct msghdr *msg)
 
 static ssize_t sendmsg_staged(const struct tx *t, const struct msghdr *msg)
 {
-	uint8_t frame[STAGED + DIW_FRAME_EXTRA];
-	struct iovec one = { frame, stage(&t->route, frame, t->len, msg->msg_iov, msg->msg_iovlen, t->s,
+	uint8_t frame[DGRAM_STAGED + DIW_FRAME_EXTRA];
+	struct iovec one = { frame, frame_stage(&t->route, frame, t->len, msg->msg_iov, msg->msg_iovlen, t->s,
 						is_marked(t)) };
 	struct msghdr m = *msg;
 
@@ -347,11 +347,12 @@ DIW_FLAT ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghd
 		return real.sendmsg(fd, msg, flags);
 	t.len = diw_iov_len(msg->msg_iov, msg->msg_iovlen);
 	if (is_odd_control(msg, &t)) {
-		plain(&t, DIW_C_sock_plain_flags);
+		goes_plain(&t, DIW_C_sock_plain_flags);
 	} else if (t.size) {
 		return send_cut(&t, msg);
 	} else if (is_framed(&t, msg->msg_name, msg->msg_name ? msg->msg_namelen : 0)) {
-		rc = t.len <= STAGED ? sendmsg_staged(&t, msg) : tx_gather(&t, msg, msg->msg_iov, msg->msg_iovlen);
+		rc = t.len <= DGRAM_STAGED ? sendmsg_staged(&t, msg) :
+					     tx_gather(&t, msg, msg->msg_iov, msg->msg_iovlen);
 		if (DIW_LIKELY(rc >= 0))
 			return (ssize_t)t.len;
 		if (is_final(s, rc))
@@ -363,7 +364,7 @@ DIW_FLAT ssize_t diw_sock_sendmsg(int fd, struct diw_sock *s, const struct msghd
 /* ---- Many messages at once ---- */
 
 /* The messages of one system call. */
-struct batch {
+struct msg_batch {
 	int fd, flags;
 	struct diw_sock *s;
 	struct diw_hold stage;
@@ -375,17 +376,17 @@ struct batch {
 	struct iovec piece[MOST_PIECES + 2];
 };
 
-static void frame_in(struct batch *b, const struct tx *t, struct msghdr *m)
+static void frame_in(struct msg_batch *b, const struct tx *t, struct msghdr *m)
 {
 	struct iovec *piece = b->piece + b->pieces;
 
-	if (t->len <= STAGED) {
-		*piece = (struct iovec){ b->room, stage(&t->route, b->room, t->len, m->msg_iov, m->msg_iovlen,
+	if (t->len <= DGRAM_STAGED) {
+		*piece = (struct iovec){ b->room, frame_stage(&t->route, b->room, t->len, m->msg_iov, m->msg_iovlen,
 						       t->s, is_marked(t)) };
 		b->room += piece->iov_len;
 		m->msg_iovlen = 1;
 	} else {
-		enclose(t, piece, b->room, b->room + DIW_FRAME_WRITE, m->msg_iov, m->msg_iovlen);
+		frame_enclose(t, piece, b->room, b->room + DIW_FRAME_WRITE, m->msg_iov, m->msg_iovlen);
 		b->room += DIW_FRAME_EXTRA;
 		m->msg_iovlen += 2;
 	}
@@ -394,7 +395,7 @@ static void frame_in(struct batch *b, const struct tx *t, struct msghdr *m)
 }
 
 /* Adds MSG to the batch. False: the batch is full, or MSG must be sent alone. */
-static bool batch_join(struct batch *b, const struct msghdr *msg)
+static bool batch_join(struct msg_batch *b, const struct msghdr *msg)
 {
 	struct tx t = { .fd = b->fd, .flags = b->flags, .s = b->s, .why = DIW_C_sock_tx_framed };
 	bool odd = is_odd(msg), odd_control = !odd && is_odd_control(msg, &t);
@@ -408,7 +409,7 @@ static bool batch_join(struct batch *b, const struct msghdr *msg)
 	if (!odd) {
 		t.len = diw_iov_len(msg->msg_iov, msg->msg_iovlen);
 		if (odd_control)
-			plain(&t, DIW_C_sock_plain_flags);
+			goes_plain(&t, DIW_C_sock_plain_flags);
 		else if (is_framed(&t, msg->msg_name, msg->msg_name ? msg->msg_namelen : 0))
 			frame_in(b, &t, &b->vec[b->n].msg_hdr);
 		b->counted[b->n] = t.why;
@@ -419,7 +420,7 @@ static bool batch_join(struct batch *b, const struct msghdr *msg)
 }
 
 /* Like sendmmsg(), for as many of the N messages as a batch takes: *ASKED. */
-static int send_batch(struct batch *b, struct mmsghdr *vec, unsigned n, unsigned *asked)
+static int send_batch(struct msg_batch *b, struct mmsghdr *vec, unsigned n, unsigned *asked)
 {
 	int rc, sent;
 
@@ -443,7 +444,7 @@ static int send_batch(struct batch *b, struct mmsghdr *vec, unsigned n, unsigned
 
 /* Sends the first message that was refused again, without its frame. Behind other messages, its error is not known, so
  * the second attempt must not wait. */
-static bool sent_alone(const struct batch *b, unsigned i, struct mmsghdr *m, int rc)
+static bool sent_alone(const struct msg_batch *b, unsigned i, struct mmsghdr *m, int rc)
 {
 	ssize_t n;
 
@@ -455,7 +456,7 @@ static bool sent_alone(const struct batch *b, unsigned i, struct mmsghdr *m, int
 	return n >= 0;
 }
 
-static bool sent_apart(const struct batch *b, struct mmsghdr *m)
+static bool sent_apart(const struct msg_batch *b, struct mmsghdr *m)
 {
 	ssize_t n = diw_sock_sendmsg(b->fd, b->s, &m->msg_hdr, b->flags);
 
@@ -467,7 +468,7 @@ static bool sent_apart(const struct batch *b, struct mmsghdr *m)
 /* Returns how many were sent, or the error of the first. */
 int diw_sock_sendmmsg(int fd, struct diw_sock *s, struct mmsghdr *vec, unsigned n, int flags)
 {
-	struct batch b;
+	struct msg_batch b;
 	unsigned done = 0;
 
 	b.fd = fd;

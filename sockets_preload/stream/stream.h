@@ -40,6 +40,13 @@ uint16_t diw_stream_hold(uint64_t cookie);
 uint8_t *diw_stream_part(uint16_t part);
 void diw_stream_let_go(uint16_t part);
 
+static inline bool diw_stream_is(const struct diw_sock_stream *st, uint64_t cookie)
+{
+	return st && atomic_load_explicit(&st->cookie, memory_order_acquire) == cookie;
+}
+
+/* ---- stream_lock.c ---- */
+
 /* On the stack of a lock's holder: while MARK is unchanged, that frame may be in use. */
 struct diw_stream_holder {
 	_Alignas(DIW_STREAM_LOCK_ALIGN) _Atomic uint64_t mark;
@@ -47,17 +54,15 @@ struct diw_stream_holder {
 	int cancel;                          /* the cancel state before */
 };
 enum diw_lock { DIW_LOCKED, DIW_LOCK_OURS, DIW_LOCK_DEAD };
-/* OURS: this is a signal handler that interrupted the holder. DEAD: the lock is taken over from a holder that died, or
- * that a signal handler has left by siglongjmp(). The holder is not cancelled. */
+/* OURS: this is a signal handler that interrupted the holder, and the lock was not taken. DEAD: the lock was taken over
+ * from a holder that died, or that a signal handler has left by siglongjmp(). The holder is not cancelled. */
 enum diw_lock diw_stream_lock(_Atomic uint64_t *lock, struct diw_stream_holder *holder);
+void diw_stream_unlock(_Atomic uint64_t *lock, struct diw_stream_holder *holder);
 /* Whether this is a signal handler that interrupted LOCK's holder. */
 bool diw_stream_is_ours(const _Atomic uint64_t *lock);
-void diw_stream_unlock(_Atomic uint64_t *lock, struct diw_stream_holder *holder);
-
-static inline bool diw_stream_is(const struct diw_sock_stream *st, uint64_t cookie)
-{
-	return st && atomic_load_explicit(&st->cookie, memory_order_acquire) == cookie;
-}
+/* Whether no thread, and no process, has this number. */
+bool diw_stream_thread_is_dead(uint32_t thread);
+void diw_stream_lock_forked(void);
 
 /* ---- stream_conn.c ---- */
 

@@ -10,17 +10,17 @@
 #include "sockets_preload/stage.h"
 #include "sockets_preload/stream/stream.h"
 
-#define CHUNK 16384u                     /* read from a file at a time */
-#define LITTLE 2048u                     /* a connection for which poll() reports room takes this much soon */
+#define FILE_CHUNK 16384u                /* read from a file at a time */
+#define FILE_LITTLE 2048u                /* a connection for which poll() reports room takes this much soon */
 #define PAGE 4096u                       /* a pipe takes this much at once: no architecture has smaller pages */
 
 /* ---- sendfile() ---- */
 
 /* Sends a piece of the file at *AT, or at the file's position, by way of BUF. */
-static ssize_t send_piece(int to, int from, off_t *at, uint8_t buf[CHUNK], size_t n)
+static ssize_t send_piece(int to, int from, off_t *at, uint8_t buf[FILE_CHUNK], size_t n)
 {
 	off_t where = at ? *at : lseek(from, 0, SEEK_CUR);
-	ssize_t got = where < 0 ? -1 : pread(from, buf, n < CHUNK ? n : CHUNK, where), rc;
+	ssize_t got = where < 0 ? -1 : pread(from, buf, n < FILE_CHUNK ? n : FILE_CHUNK, where), rc;
 
 	if (got < 0 && (errno == ESPIPE || (at && where < 0)))
 		errno = EINVAL;
@@ -47,7 +47,7 @@ static ssize_t send_file(int to, int from, off_t *at, size_t n)
 		if (rc <= 0)
 			break;
 		done += (size_t)rc;
-		if ((size_t)rc < CHUNK && done < n && diw_stream_is_nonblocking(to, 0))
+		if ((size_t)rc < FILE_CHUNK && done < n && diw_stream_is_nonblocking(to, 0))
 			break;
 	}
 	diw_stage_let_go(DIW_STAGE_ONE, &stage);
@@ -138,12 +138,12 @@ static bool await_room(int fd, unsigned flags, size_t *room)
 /* ---- From a socket to a pipe ---- */
 
 /* Moves up to N bytes by way of BUF, as far as the pipe has ROOM. */
-static ssize_t move_to_pipe(int from, int to, uint8_t buf[CHUNK], size_t n, size_t room)
+static ssize_t move_to_pipe(int from, int to, uint8_t buf[FILE_CHUNK], size_t n, size_t room)
 {
 	size_t done = 0;
 
 	while (done < n && room) {
-		size_t most = room < CHUNK ? room : CHUNK;
+		size_t most = room < FILE_CHUNK ? room : FILE_CHUNK;
 		ssize_t got = recv(from, buf, n - done < most ? n - done : most, done ? MSG_DONTWAIT : 0);
 
 		if (got <= 0)
@@ -224,7 +224,7 @@ static ssize_t send_copy(const int copy[2], int from, int to, size_t n, int flag
 static DIW_COLD ssize_t send_taken(int from, int to, size_t n, int flags)
 {
 	struct pollfd in = { .fd = from, .events = POLLIN }, out = { .fd = to, .events = POLLOUT };
-	uint8_t buf[LITTLE];
+	uint8_t buf[FILE_LITTLE];
 	ssize_t got, rc = 0;
 
 	if (real.poll(&out, 1, 0) != 1 || real.poll(&in, 1, 0) != 1) {

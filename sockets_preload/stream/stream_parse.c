@@ -10,7 +10,7 @@
 #include "wire/hdr.h"
 #include "wire/rdmap.h"
 
-#define LITTLE 1024u                         /* payload */
+#define MOVE_LITTLE 1024u                    /* payload */
 
 /* The head is complete. False: no interposer makes such a head. */
 static bool is_good_head(struct diw_stream_rx *rx)
@@ -25,7 +25,7 @@ static bool is_good_head(struct diw_stream_rx *rx)
 	if (h.tagged || !h.last || h.opcode != DIW_OP_SEND || h.inv_stag || h.qn || h.mo || h.msn != rx->msn)
 		return false;
 	rx->left = ulpdu - DIW_DDP_PLAIN_UNTAGGED_LEN;
-	rx->little = rx->left <= LITTLE;
+	rx->little = rx->left <= MOVE_LITTLE;
 	rx->tail = (uint8_t)diw_fpdu_tail(ulpdu);
 	rx->verified = false;
 	rx->msn++;

@@ -13,9 +13,9 @@
 #define SHORT_NS (20 * DIW_MS)           /* and from then until the accepting process has shown it */
 #define BUSY_NS (5 * DIW_MS)             /* longest wait on a non-blocking socket: the program has other work */
 #define YIELDS 50                        /* searches before the first that waits LOOK_NS */
-#define LOOKS 4                          /* the kernel is asked before the first of this many searches */
+#define READER_LOOKS 4                   /* the kernel is asked before the first of this many searches */
 #define LOOK_NS (200 * DIW_US)
-#define PAUSE 20u                        /* after a wait that found no reader, none begins for this multiple of its
+#define READER_PAUSE 20u                 /* after a wait that found no reader, none begins for this multiple of its
 					  * length */
 
 /* ---- The listener, for a socket that connects ---- */
@@ -159,7 +159,7 @@ static enum diw_reader look_once(struct diw_sock_stream *st, int i, struct diw_t
 		return DIW_READER_FOUND;
 	if (i < 0)
 		return DIW_READER_AWAITED;
-	if ((i % LOOKS == 0 || i > YIELDS) && !peer_ask(st, told))
+	if ((i % READER_LOOKS == 0 || i > YIELDS) && !peer_ask(st, told))
 		return DIW_READER_NONE;
 	return peer_look(st, told, route, patience);
 }
@@ -168,7 +168,7 @@ static enum diw_reader look_once(struct diw_sock_stream *st, int i, struct diw_t
 static int first_look(const struct diw_sock_stream *st)
 {
 	if (atomic_load(&st->peer))
-		return -LOOKS;
+		return -READER_LOOKS;
 	return st->seq ? -1 : 0;
 }
 
@@ -202,7 +202,7 @@ bool diw_stream_await_reader(int fd, struct diw_sock_stream *st, struct diw_rout
 		if (now - begun > most && !diw_stream_is_nonblocking(fd, 0))
 			most = LONG_NS;
 		if (now - begun > diw_min64(patience, most)) {
-			atomic_store(&not_before, now + PAUSE * (now - begun));
+			atomic_store(&not_before, now + READER_PAUSE * (now - begun));
 			return false;
 		}
 		pause_before(i);

@@ -12,11 +12,11 @@
 #include "sockets_preload/stage.h"
 #include "sockets_preload/stream/stream.h"
 
-#define PIECES 64u
-#define LITTLE 2048u                         /* bytes that are received in one piece, with the head */
-#define EACH 16u                             /* one of this many receives that would wait first tries to receive */
+#define RX_PIECES 64u
+#define RX_LITTLE 2048u                      /* bytes that are received in one piece, with the head */
+#define RX_EACH 16u                          /* one of this many receives that would wait first tries to receive */
 
-struct call {
+struct rx_call {
 	int fd, flags;
 	struct diw_sock_stream *st;
 	const struct iovec *iov;
@@ -42,7 +42,7 @@ struct plan {
 	uint8_t ahead[DIW_MPA_MAX_TAIL + DIW_STREAM_HEAD], mid[DIW_MPA_MAX_TAIL + DIW_STREAM_HEAD];
 	size_t n_ahead, pay, n_mid, rest, asked;
 	uint8_t *at;                         /* of a buffer in one piece: the first free byte */
-	struct iovec iov[PIECES];
+	struct iovec iov[RX_PIECES];
 	size_t used;
 };
 
@@ -57,10 +57,10 @@ static void to_iov(struct plan *p, void *base, size_t n)
 static void take_little(struct plan *p)
 {
 	p->used = p->asked = p->n_ahead = 0;
-	p->rest = LITTLE;
+	p->rest = RX_LITTLE;
 }
 
-static void make_plan(struct call *c, struct plan *p)
+static void make_plan(struct rx_call *c, struct plan *p)
 {
 	const struct diw_stream_rx *rx = &c->st->rx;
 	bool in_payload = rx->got == DIW_STREAM_HEAD && rx->left && (!rx->crc || rx->verified);
@@ -79,19 +79,19 @@ static void make_plan(struct call *c, struct plan *p)
 		for (size_t left = c->done; left; left -= len)
 			diw_iov_slice(&at, left, &skip, 1, &len);
 		space = rx->left < space ? rx->left : space;
-		p->used += diw_iov_slice(&at, space, p->iov + p->used, PIECES - 4, &p->pay);
+		p->used += diw_iov_slice(&at, space, p->iov + p->used, RX_PIECES - 4, &p->pay);
 		p->asked += p->pay;
 		p->n_mid = p->pay == rx->left ? rx->tail + DIW_STREAM_HEAD : 0;
 		to_iov(p, p->mid, p->n_mid);
 	}
 	if (p->at && !rx->crc && !rx->urgent && !rx->n_stale && (!in_payload || p->n_mid))
 		p->rest = c->len - c->done - p->pay;
-	if (rx->little && !in_payload && rx->got % DIW_STREAM_HEAD == 0 && p->rest >= LITTLE)
+	if (rx->little && !in_payload && rx->got % DIW_STREAM_HEAD == 0 && p->rest >= RX_LITTLE)
 		take_little(p);
 	to_iov(p, p->at + p->pay, p->rest);
 }
 
-static void rx_put(struct call *c, const uint8_t *p, size_t n)
+static void rx_put(struct rx_call *c, const uint8_t *p, size_t n)
 {
 	struct diw_iov to = { c->iov, c->n, 0 };
 	struct iovec v;
@@ -104,7 +104,7 @@ static void rx_put(struct call *c, const uint8_t *p, size_t n)
 		memcpy(v.iov_base, p, len);
 }
 
-static void stale_deliver(struct call *c)
+static void stale_deliver(struct rx_call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	size_t n = rx->n_stale < c->len - c->done ? rx->n_stale : c->len - c->done;
@@ -117,7 +117,7 @@ static void stale_deliver(struct call *c)
 }
 
 /* N bytes were received as P describes. */
-static bool plan_done(struct call *c, struct plan *p, size_t n)
+static bool plan_done(struct rx_call *c, struct plan *p, size_t n)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	size_t take = n < p->n_ahead ? n : p->n_ahead, all = n, before = c->done + rx->n_stale, got;
@@ -145,16 +145,16 @@ static bool plan_done(struct call *c, struct plan *p, size_t n)
 	return good;
 }
 
-static size_t unread(const struct diw_stream_rx *rx)
+static size_t held_unread(const struct diw_stream_rx *rx)
 {
 	return rx->part ? rx->held - (size_t)rx->given : 0;
 }
 
 /* Delivers bytes that came before the FPDU was complete. */
-static void take_held(struct call *c)
+static void take_held(struct rx_call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
-	size_t n = unread(rx) < c->len - c->done ? unread(rx) : c->len - c->done;
+	size_t n = held_unread(rx) < c->len - c->done ? held_unread(rx) : c->len - c->done;
 
 	rx_put(c, diw_stream_part(rx->part) + rx->given, n);
 	rx->given = (uint16_t)(rx->given + n);
@@ -174,7 +174,7 @@ static void take_held(struct call *c)
 
 /* Receives until the buffer is full, or the queue empty. Bytes that are not payload are taken whenever they are
  * there. */
-static ssize_t rx_take(struct call *c)
+static ssize_t rx_take(struct rx_call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	struct plan p;
@@ -217,7 +217,7 @@ static ssize_t rx_take(struct call *c)
 
 /* A program that has read what FIONREAD reported may read no more before more comes. So the first bytes of an
  * incomplete FPDU must not occupy the room that its rest needs. */
-static void make_room(struct call *c)
+static void make_room(struct rx_call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 
@@ -228,7 +228,7 @@ static void make_room(struct call *c)
 	diw_stream_verify(c->fd, c->st, &c->need);   /* the next call reports a fault */
 }
 
-static __attribute__((noinline)) ssize_t take_checked(struct call *c)
+static __attribute__((noinline)) ssize_t take_checked(struct rx_call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 
@@ -249,11 +249,11 @@ static __attribute__((noinline)) ssize_t take_checked(struct call *c)
 /* ---- Peeking ---- */
 
 /* Copies the payload in the first 64 KiB of the queue, as far as there is room. */
-static ssize_t peek_payload(struct call *c)
+static ssize_t peek_payload(struct rx_call *c)
 {
 	struct diw_stream_rx copy = c->st->rx;
 	struct diw_hold stage;
-	size_t got = 0, held = unread(&copy);
+	size_t got = 0, held = held_unread(&copy);
 	ssize_t n;
 
 	if (!diw_stage_hold(DIW_STAGE_ONE, &stage))
@@ -279,10 +279,10 @@ static ssize_t peek_payload(struct call *c)
 	return n;
 }
 
-static __attribute__((noinline)) ssize_t peek(struct call *c)
+static __attribute__((noinline)) ssize_t rx_peek(struct rx_call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
-	struct call nothing = { .fd = c->fd, .st = c->st };
+	struct rx_call nothing = { .fd = c->fd, .st = c->st };
 	ssize_t rc = 1;
 
 	if (rx->got < DIW_STREAM_HEAD || !rx->left)
@@ -291,14 +291,14 @@ static __attribute__((noinline)) ssize_t peek(struct call *c)
 		rc = diw_stream_verify(c->fd, c->st, &c->need);
 	if (rc <= 0 || c->iov)
 		return rc > 0 ? peek_payload(c) : rc;
-	c->done += unread(rx) + diw_stream_count(c->fd, rx, rx->left - (uint32_t)unread(rx));
+	c->done += held_unread(rx) + diw_stream_count(c->fd, rx, rx->left - (uint32_t)held_unread(rx));
 	return 1;
 }
 
 /* ---- The first bytes ---- */
 
 /* The call that waited has peeked at the first bytes. */
-static ssize_t look_at_hello(struct call *c)
+static ssize_t look_at_hello(struct rx_call *c)
 {
 	ssize_t n = c->seen;
 
@@ -308,7 +308,7 @@ static ssize_t look_at_hello(struct call *c)
 
 /* Takes the hello, and bytes behind it if nothing must be checked. The call has looked at SEEN bytes. Returns as
  * rx_take(). */
-static ssize_t take_hello(struct call *c, size_t seen)
+static ssize_t take_hello(struct rx_call *c, size_t seen)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	bool more = c->iov && !(c->flags & MSG_PEEK) && !rx->crc && !rx->urgent, head = more && seen == sizeof c->hello;
@@ -343,7 +343,7 @@ static ssize_t take_hello(struct call *c, size_t seen)
 }
 
 /* 1: frames from here on. 0: the end came first. -1: error. The state says whether the stream is plain. */
-static ssize_t begin(struct call *c)
+static ssize_t rx_begin_stream(struct rx_call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	enum diw_hello is;
@@ -376,7 +376,7 @@ static ssize_t begin(struct call *c)
 /* ---- Under the lock ---- */
 
 /* An urgent byte that is wanted in the stream is at the beginning of an FPDU. */
-static ssize_t take_urgent(struct call *c)
+static ssize_t take_urgent(struct rx_call *c)
 {
 	int at = 0;
 	struct diw_iov to = { c->iov, c->n, 0 };
@@ -395,7 +395,7 @@ static ssize_t take_urgent(struct call *c)
 
 enum { DONE, PLAIN, FAILED };
 
-static int rx_locked(struct call *c, uint64_t cookie)
+static int rx_locked(struct rx_call *c, uint64_t cookie)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	ssize_t rc = 1;
@@ -403,7 +403,7 @@ static int rx_locked(struct call *c, uint64_t cookie)
 	if (!diw_stream_is(c->st, cookie))
 		return PLAIN;
 	if (atomic_load(&rx->state) == DIW_STREAM_START)
-		rc = begin(c);
+		rc = rx_begin_stream(c);
 	if (atomic_load(&rx->state) == DIW_STREAM_PLAIN) {
 		diw_stream_settle(c->st);
 		return c->done ? DONE : PLAIN;
@@ -423,12 +423,12 @@ static int rx_locked(struct call *c, uint64_t cookie)
 		c->done = rx->n_stale;
 	if (rx->urgent && !diw_is_confined() && is_between(rx) && !c->done && take_urgent(c) > 0)
 		return DONE;
-	rc = c->flags & MSG_PEEK ? peek(c) : rx->crc ? take_checked(c) : rx_take(c);
+	rc = c->flags & MSG_PEEK ? rx_peek(c) : rx->crc ? take_checked(c) : rx_take(c);
 	return rc < 0 ? FAILED : DONE;
 }
 
 /* Counts receives that had to wait. Data that is already available must not be waited for. */
-static void note_idle(struct call *c)
+static void note_idle(struct rx_call *c)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 
@@ -439,7 +439,7 @@ static void note_idle(struct call *c)
 	c->found_none = false;
 }
 
-static int rx_attempt(struct call *c, uint64_t cookie)
+static int rx_attempt(struct rx_call *c, uint64_t cookie)
 {
 	struct diw_stream_rx *rx = &c->st->rx;
 	struct diw_stream_holder holder;
@@ -472,7 +472,7 @@ static int rx_attempt(struct call *c, uint64_t cookie)
 
 /* A receive that takes no bytes waits as the kernel's does, with timeouts and signals. The time counts from the first
  * wait of the call. */
-static bool rx_waits(struct call *c)
+static bool rx_waits(struct rx_call *c)
 {
 	bool again = c->began;
 	char byte;
@@ -496,16 +496,16 @@ static bool rx_waits(struct call *c)
 }
 
 /* The number of bytes that is enough, by SO_RCVLOWAT. */
-static size_t enough(const struct call *c)
+static size_t rx_enough(const struct rx_call *c)
 {
 	size_t want = atomic_load_explicit(&c->st->rx.want, memory_order_relaxed);
 
 	return want > 1 ? want : 1;
 }
 
-/* If the last receives found nothing, or this is the first, the call waits first. One of EACH tries to receive
+/* If the last receives found nothing, or this is the first, the call waits first. One of RX_EACH tries to receive
  * nevertheless. */
-static bool waits_first(struct call *c)
+static bool waits_first(struct rx_call *c)
 {
 	uint8_t idle = atomic_load_explicit(&c->st->rx.idle, memory_order_relaxed);
 
@@ -518,18 +518,18 @@ static bool waits_first(struct call *c)
 	}
 	if (!idle)
 		return false;
-	return atomic_compare_exchange_strong(&c->st->rx.idle, &idle, (uint8_t)((idle + 1) % EACH));
+	return atomic_compare_exchange_strong(&c->st->rx.idle, &idle, (uint8_t)((idle + 1) % RX_EACH));
 }
 
 /* Whether the call may wait. If the queue is empty, the kernel applies the socket's blocking mode in the call that
  * waits. */
-static bool may_wait(const struct call *c)
+static bool may_wait(const struct rx_call *c)
 {
 	return !(c->flags & MSG_DONTWAIT) &&
 	       !((c->need || c->st->rx.crc || diw_is_confined()) && diw_stream_is_nonblocking(c->fd, c->flags));
 }
 
-static ssize_t recv_all(struct call *c, uint64_t cookie, bool *plain)
+static ssize_t recv_all(struct rx_call *c, uint64_t cookie, bool *plain)
 {
 	bool waited = waits_first(c);
 
@@ -543,7 +543,7 @@ static ssize_t recv_all(struct call *c, uint64_t cookie, bool *plain)
 			*plain = true;
 			return -1;
 		}
-		if (c->done == c->len || (c->done >= enough(c) && !(c->flags & MSG_WAITALL)))
+		if (c->done == c->len || (c->done >= rx_enough(c) && !(c->flags & MSG_WAITALL)))
 			break;
 		if (rc == DONE && c->flags & MSG_PEEK && may_wait(c) && diw_stream_await_more(c->fd)) {
 			c->done = 0;
@@ -564,7 +564,7 @@ static ssize_t recv_all(struct call *c, uint64_t cookie, bool *plain)
 
 DIW_FLAT bool diw_stream_recv(int fd, const struct iovec *iov, size_t n, int flags, ssize_t *rc)
 {
-	struct call c = { .fd = fd, .flags = flags, .iov = iov, .n = n, .len = diw_iov_len(iov, n) };
+	struct rx_call c = { .fd = fd, .flags = flags, .iov = iov, .n = n, .len = diw_iov_len(iov, n) };
 	bool plain = false;
 	int saved = errno;
 	uint64_t cookie;
@@ -583,7 +583,7 @@ DIW_FLAT bool diw_stream_recv(int fd, const struct iovec *iov, size_t n, int fla
 
 bool diw_stream_next(int fd, int *bytes)
 {
-	struct call c = { .fd = fd, .flags = MSG_PEEK | MSG_DONTWAIT };
+	struct rx_call c = { .fd = fd, .flags = MSG_PEEK | MSG_DONTWAIT };
 	int saved = errno, rc;
 	uint64_t cookie;
 

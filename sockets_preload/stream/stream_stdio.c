@@ -7,8 +7,8 @@
 
 #include "sockets_preload/stream/stream.h"
 
-#define EACH 1024                        /* files of a block */
-#define BLOCKS 1024
+#define STDIO_EACH 1024                  /* files of a block */
+#define STDIO_BLOCKS 1024
 
 int __dprintf_chk(int fd, int flag, const char *fmt, ...);
 
@@ -17,17 +17,17 @@ int __dprintf_chk(int fd, int flag, const char *fmt, ...);
 /* The files of ours, and their descriptors. FD is -1 for a file that freopen() has made an ordinary one, and WIDE is
  * what it needs for wide characters. A block is made when it is needed, and stays. */
 struct file { FILE *_Atomic f; _Atomic int fd; void *wide; };
-static struct file first[EACH], *_Atomic blocks[BLOCKS] = { first };
+static struct file first[STDIO_EACH], *_Atomic blocks[STDIO_BLOCKS] = { first };
 static _Atomic int highest;              /* index of the last used entry, and one more */
 
 static struct file *file_at(int i)
 {
-	return atomic_load_explicit(&blocks[i / EACH], memory_order_acquire) + i % EACH;
+	return atomic_load_explicit(&blocks[i / STDIO_EACH], memory_order_acquire) + i % STDIO_EACH;
 }
 
 static bool block_make(int n)
 {
-	struct file *made = calloc(EACH, sizeof *made), *other = NULL;
+	struct file *made = calloc(STDIO_EACH, sizeof *made), *other = NULL;
 
 	if (made && !atomic_compare_exchange_strong(&blocks[n], &other, made))
 		free(made);
@@ -48,11 +48,11 @@ static FILE *const taken = (FILE *)&first;   /* marks an entry whose file does n
 
 static int file_claim(int fd)
 {
-	for (int i = 0; i < BLOCKS * EACH; i++) {
+	for (int i = 0; i < STDIO_BLOCKS * STDIO_EACH; i++) {
 		FILE *none = NULL;
 		int n = atomic_load(&highest);
 
-		if (!atomic_load(&blocks[i / EACH]) && !block_make(i / EACH))
+		if (!atomic_load(&blocks[i / STDIO_EACH]) && !block_make(i / STDIO_EACH))
 			return -1;
 		if (!atomic_compare_exchange_strong(&file_at(i)->f, &none, taken))
 			continue;
@@ -211,7 +211,7 @@ __attribute__((constructor(103))) static void standard_files(void)
 
 /* ---- Without a file ---- */
 
-static int print(int fd, const char *fmt, va_list ap)
+static int fd_print(int fd, const char *fmt, va_list ap)
 {
 	char *text;
 	int n = vasprintf(&text, fmt, ap), done = 0;
@@ -233,13 +233,13 @@ static int print(int fd, const char *fmt, va_list ap)
 DIW_API int vdprintf(int fd, const char *fmt, va_list ap)
 {
 	diw_preload_init();
-	return may_have_frames(fd) ? print(fd, fmt, ap) : real.vdprintf(fd, fmt, ap);
+	return may_have_frames(fd) ? fd_print(fd, fmt, ap) : real.vdprintf(fd, fmt, ap);
 }
 
 DIW_API int __vdprintf_chk(int fd, int flag, const char *fmt, va_list ap)
 {
 	diw_preload_init();
-	return may_have_frames(fd) ? print(fd, fmt, ap) : real.__vdprintf_chk(fd, flag, fmt, ap);
+	return may_have_frames(fd) ? fd_print(fd, fmt, ap) : real.__vdprintf_chk(fd, flag, fmt, ap);
 }
 
 DIW_API int dprintf(int fd, const char *fmt, ...)

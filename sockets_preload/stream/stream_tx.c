@@ -18,15 +18,15 @@
 #include "wire/hdr.h"
 #include "wire/rdmap.h"
 
-#define STAGED 2048u                         /* payload that is copied beside its head: fits the stack of a signal
+#define FPDU_STAGED 2048u                    /* payload that is copied beside its head: fits the stack of a signal
 					      * handler */
 #define FPDUS 8u                             /* of one system call */
-#define PIECES 64u
+#define TX_PIECES 64u
 #define SKB 2560u                            /* the most that the kernel may account for a send beside its bytes */
-#define LITTLE 256u                          /* payload of an FPDU if there is little room */
+#define TX_LITTLE 256u                       /* payload of an FPDU if there is little room */
 #define FINISH_NS DIW_S
 
-struct call {
+struct tx_call {
 	int fd, flags;
 	struct diw_sock_stream *st;
 	struct diw_iov at;                   /* the LEN bytes that are not sent yet */
@@ -67,23 +67,23 @@ size_t diw_iov_slice(struct diw_iov *at, size_t max, struct iovec *to, size_t ro
 
 /* ---- The size of a send ---- */
 
-static int64_t room(int fd)
+static int64_t queue_room(int fd)
 {
 	uint32_t m[SK_MEMINFO_VARS] = { 0 };
 	socklen_t len = sizeof m;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_MEMINFO, m, &len) < 0 || len < (SK_MEMINFO_WMEM_QUEUED + 1) * sizeof *m)
-		return LITTLE * 4;
+		return TX_LITTLE * 4;
 	return (int64_t)m[SK_MEMINFO_SNDBUF] - m[SK_MEMINFO_WMEM_QUEUED];
 }
 
-static int64_t cost(size_t payload)
+static int64_t payload_cost(size_t payload)
 {
 	return (int64_t)(payload + payload / 4 + SKB);
 }
 
 /* The part of LEN bytes of payload that the kernel certainly takes. 0: the kernel will report when it has room. */
-static size_t allowance(struct call *c, size_t len)
+static size_t tx_allowance(struct tx_call *c, size_t len)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
 	struct pollfd p = { .fd = c->fd, .events = POLLOUT };
@@ -91,19 +91,19 @@ static size_t allowance(struct call *c, size_t len)
 
 	if (diw_is_confined()) {
 		tx->budget = 0;
-		return real.poll(&p, 1, 0) > 0 ? len < STAGED ? len : STAGED : 0;
+		return real.poll(&p, 1, 0) > 0 ? len < FPDU_STAGED ? len : FPDU_STAGED : 0;
 	}
 	/* the smallest SO_SNDBUF has room for it */
-	if (len <= LITTLE && atomic_load_explicit(&tx->state, memory_order_relaxed) == DIW_STREAM_START)
+	if (len <= TX_LITTLE && atomic_load_explicit(&tx->state, memory_order_relaxed) == DIW_STREAM_START)
 		return len;
-	if (tx->budget >= cost(len)) {
-		tx->budget -= cost(len);
+	if (tx->budget >= payload_cost(len)) {
+		tx->budget -= payload_cost(len);
 		return len;
 	}
 	tx->budget = 0;
-	left = room(c->fd);
-	if (left >= cost(len)) {
-		tx->budget = (left - cost(len)) / 2;
+	left = queue_room(c->fd);
+	if (left >= payload_cost(len)) {
+		tx->budget = (left - payload_cost(len)) / 2;
 		return len;
 	}
 	if (left > 4 * SKB) {
@@ -111,8 +111,8 @@ static size_t allowance(struct call *c, size_t len)
 
 		return fits < len ? fits : len;
 	}
-	if (left > 2 * (int64_t)LITTLE || real.poll(&p, 1, 0) > 0)
-		return len < LITTLE ? len : LITTLE;
+	if (left > 2 * (int64_t)TX_LITTLE || real.poll(&p, 1, 0) > 0)
+		return len < TX_LITTLE ? len : TX_LITTLE;
 	return 0;
 }
 
@@ -148,7 +148,7 @@ static void make_tail(struct fpdu *f, const struct diw_stream_tx *tx)
 }
 
 /* N bytes of F have left. The rest of the FPDU is recorded in TX. */
-static void account(struct call *c, struct fpdu *f, size_t n)
+static void fpdu_account(struct tx_call *c, struct fpdu *f, size_t n)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
 	size_t head = f->head_len - f->head_at, h = n < head ? n : head, pay = n - h < f->pay ? n - h : f->pay;
@@ -176,7 +176,7 @@ static void account(struct call *c, struct fpdu *f, size_t n)
 	tx->msn++;
 }
 
-static int send_flags(const struct call *c)
+static int send_flags(const struct tx_call *c)
 {
 	int flags = (c->flags | MSG_DONTWAIT) & ~(MSG_OOB | MSG_ZEROCOPY | MSG_FASTOPEN);
 
@@ -184,7 +184,7 @@ static int send_flags(const struct call *c)
 }
 
 /* A confined process sends only the first piece. */
-static ssize_t put_out(const struct call *c, struct iovec *iov, size_t used)
+static ssize_t put_out(const struct tx_call *c, struct iovec *iov, size_t used)
 {
 	struct msghdr m = { .msg_iov = iov, .msg_iovlen = used };
 
@@ -196,7 +196,7 @@ static ssize_t put_out(const struct call *c, struct iovec *iov, size_t used)
 }
 
 /* Sends the N FPDUs at F, USED pieces of IOV with ALL bytes. -1: nothing has left. */
-static int fpdu_push(struct call *c, struct fpdu *f, size_t n, struct iovec *iov, size_t used, size_t all)
+static int fpdu_push(struct tx_call *c, struct fpdu *f, size_t n, struct iovec *iov, size_t used, size_t all)
 {
 	ssize_t rc = put_out(c, iov, used);
 	size_t left = rc > 0 ? (size_t)rc : 0;
@@ -208,7 +208,7 @@ static int fpdu_push(struct call *c, struct fpdu *f, size_t n, struct iovec *iov
 		size_t size = f[i].head_len - f[i].head_at + f[i].pay + f[i].tail_len;
 		size_t took = left < size ? left : size;
 
-		account(c, &f[i], took);
+		fpdu_account(c, &f[i], took);
 		left -= took;
 	}
 	if ((size_t)rc < all)
@@ -217,7 +217,7 @@ static int fpdu_push(struct call *c, struct fpdu *f, size_t n, struct iovec *iov
 }
 
 /* Sends the last bytes of an FPDU whose payload has left, before anything else. -1: some remain. */
-static int fpdu_finish(struct call *c)
+static int fpdu_finish(struct tx_call *c)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
 	size_t n = tx->owed ? 0 : tx->head_len - (size_t)tx->head_at;
@@ -242,10 +242,10 @@ static int piece_add(struct iovec *iov, void *p, size_t n)
 }
 
 /* Continues an FPDU that was cut. */
-static DIW_COLD int resume(struct call *c, size_t most)
+static DIW_COLD int fpdu_resume(struct tx_call *c, size_t most)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
-	struct iovec iov[PIECES];
+	struct iovec iov[TX_PIECES];
 	struct diw_iov at = c->at;
 	struct fpdu f = { .head_len = tx->head_len, .head_at = tx->head_at, .at = c->at, .total = tx->owed,
 			  .sum = tx->sum, .ulpdu = tx->ulpdu };
@@ -253,14 +253,14 @@ static DIW_COLD int resume(struct call *c, size_t most)
 
 	memcpy(f.head, tx->head, tx->head_len);
 	used = (size_t)piece_add(iov, f.head + f.head_at, f.head_len - f.head_at);
-	used += diw_iov_slice(&at, most < f.total ? most : f.total, iov + used, PIECES - 2, &f.pay);
+	used += diw_iov_slice(&at, most < f.total ? most : f.total, iov + used, TX_PIECES - 2, &f.pay);
 	if (f.pay == f.total)
 		make_tail(&f, tx);
 	used += (size_t)piece_add(iov + used, f.tail, f.tail_len);
 	return fpdu_push(c, &f, 1, iov, used, f.head_len - f.head_at + f.pay + f.tail_len);
 }
 
-static size_t first_head(struct call *c, struct fpdu *f)
+static size_t first_head(struct tx_call *c, struct fpdu *f)
 {
 	if (atomic_load_explicit(&c->st->tx.state, memory_order_relaxed) == DIW_STREAM_FRAMED)
 		return 0;
@@ -269,9 +269,9 @@ static size_t first_head(struct call *c, struct fpdu *f)
 }
 
 /* Copies a small payload, since one piece is sent faster than several. */
-static int send_little(struct call *c, size_t most)
+static int send_little(struct tx_call *c, size_t most)
 {
-	uint8_t buf[DIW_STREAM_HELLO + DIW_STREAM_HEAD + STAGED + DIW_MPA_MAX_TAIL], *p = buf;
+	uint8_t buf[DIW_STREAM_HELLO + DIW_STREAM_HEAD + FPDU_STAGED + DIW_MPA_MAX_TAIL], *p = buf;
 	struct diw_iov at = c->at;
 	struct fpdu f = { .at = c->at, .pay = most, .total = (uint32_t)most };
 	struct iovec v = { 0 }, all;
@@ -291,21 +291,21 @@ static int send_little(struct call *c, size_t most)
 	return fpdu_push(c, &f, 1, &all, 1, all.iov_len);
 }
 
-static __attribute__((noinline)) int send_much(struct call *c, size_t most)
+static __attribute__((noinline)) int send_much(struct tx_call *c, size_t most)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
 	size_t limit = tx->crc ? DIW_STREAM_MOST_CRC : DIW_STREAM_MOST, used = 0, n = 0, all = 0;
-	struct iovec iov[PIECES];
+	struct iovec iov[TX_PIECES];
 	struct diw_iov at = c->at;
 	struct fpdu f[FPDUS];
 
-	while (n < FPDUS && most && used + 3 <= PIECES) {
+	while (n < FPDUS && most && used + 3 <= TX_PIECES) {
 		struct fpdu *g = &f[n];
 		struct iovec *head = &iov[used++];
 
 		*g = (struct fpdu){ .at = at };
 		g->head_len = n ? 0 : first_head(c, g);
-		used += diw_iov_slice(&at, most < limit ? most : limit, iov + used, PIECES - 1 - used, &g->pay);
+		used += diw_iov_slice(&at, most < limit ? most : limit, iov + used, TX_PIECES - 1 - used, &g->pay);
 		g->total = (uint32_t)g->pay;
 		make_head(g, tx, tx->msn + (uint32_t)n);
 		make_tail(g, tx);
@@ -319,18 +319,18 @@ static __attribute__((noinline)) int send_much(struct call *c, size_t most)
 }
 
 /* Sends some bytes; -1: none. EAGAIN: there is no room. */
-static int some(struct call *c)
+static int tx_some(struct tx_call *c)
 {
 	size_t len = c->len < FPDUS * DIW_STREAM_MOST ? c->len : FPDUS * DIW_STREAM_MOST;
-	size_t most = allowance(c, len);
+	size_t most = tx_allowance(c, len);
 
 	if (!most) {
 		errno = EAGAIN;
 		return -1;
 	}
 	if (c->st->tx.owed)
-		return resume(c, most);
-	if (most <= STAGED)
+		return fpdu_resume(c, most);
+	if (most <= FPDU_STAGED)
 		return send_little(c, most);
 	return send_much(c, most);
 }
@@ -340,16 +340,16 @@ static int some(struct call *c)
 /* OWED: an FPDU was cut, within which no urgent byte can be sent. */
 enum { DONE, PLAIN, FAILED, OWED };
 
-static int goes_out(struct call *c)
+static int goes_out(struct tx_call *c)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
-	bool done = fpdu_finish(c) == 0 && (c->len == 0 || (some(c) == 0 && fpdu_finish(c) == 0));
+	bool done = fpdu_finish(c) == 0 && (c->len == 0 || (tx_some(c) == 0 && fpdu_finish(c) == 0));
 
 	c->cut = tx->owed ? tx->crc : tx->head_at < tx->head_len;
 	return done ? DONE : FAILED;
 }
 
-static int tx_locked(struct call *c, uint64_t cookie)
+static int tx_locked(struct tx_call *c, uint64_t cookie)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
 	uint8_t state = atomic_load_explicit(&tx->state, memory_order_relaxed);
@@ -372,7 +372,7 @@ static int tx_locked(struct call *c, uint64_t cookie)
 	return goes_out(c);
 }
 
-static bool tx_lock(struct call *c, struct diw_stream_holder *holder)
+static bool tx_lock(struct tx_call *c, struct diw_stream_holder *holder)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
 	enum diw_lock lock = diw_stream_lock(&tx->lock, holder);
@@ -388,7 +388,7 @@ static bool tx_lock(struct call *c, struct diw_stream_holder *holder)
 	return true;
 }
 
-static int tx_attempt(struct call *c, uint64_t cookie)
+static int tx_attempt(struct tx_call *c, uint64_t cookie)
 {
 	struct diw_stream_holder holder;
 	int rc;
@@ -475,7 +475,7 @@ bool diw_stream_await(int fd, short events, uint64_t deadline, bool restarts)
  * waits for the rest of an FPDU, of which bytes count as sent, the call waits until the rest has left, also on a
  * non-blocking socket, where it waits for FINISH_NS at most. If that time is not enough, the next call sends the
  * rest. */
-static bool may_go_on(struct call *c, uint64_t *deadline)
+static bool may_go_on(struct tx_call *c, uint64_t *deadline)
 {
 	bool waits_anyway = c->cut && c->done;
 
@@ -487,7 +487,7 @@ static bool may_go_on(struct call *c, uint64_t *deadline)
 	return diw_stream_await(c->fd, POLLOUT, *deadline, !c->done || waits_anyway);
 }
 
-static ssize_t send_all(struct call *c, uint64_t cookie, bool *plain)
+static ssize_t send_all(struct tx_call *c, uint64_t cookie, bool *plain)
 {
 	uint64_t deadline = 0;
 	int rc;
@@ -509,7 +509,7 @@ static ssize_t send_all(struct call *c, uint64_t cookie, bool *plain)
 /* ---- Urgent data ---- */
 
 /* The last byte is sent as it is, between FPDUs. The receiver's kernel takes it out of the stream. */
-static int locked_urgent(struct call *c, uint64_t cookie)
+static int locked_urgent(struct tx_call *c, uint64_t cookie)
 {
 	struct diw_stream_tx *tx = &c->st->tx;
 	bool starts = atomic_load(&tx->state) == DIW_STREAM_START;
@@ -541,7 +541,7 @@ static int locked_urgent(struct call *c, uint64_t cookie)
 	return DONE;
 }
 
-static DIW_COLD ssize_t send_urgent(struct call *c, uint64_t cookie, bool *plain)
+static DIW_COLD ssize_t send_urgent(struct tx_call *c, uint64_t cookie, bool *plain)
 {
 	struct diw_stream_holder holder;
 	uint64_t deadline = 0;
@@ -563,7 +563,7 @@ static DIW_COLD ssize_t send_urgent(struct call *c, uint64_t cookie, bool *plain
 
 DIW_FLAT bool diw_stream_send(int fd, const struct iovec *iov, size_t n, int flags, ssize_t *rc)
 {
-	struct call c = { .fd = fd, .flags = flags, .at = { iov, n, 0 }, .len = diw_iov_len(iov, n) };
+	struct tx_call c = { .fd = fd, .flags = flags, .at = { iov, n, 0 }, .len = diw_iov_len(iov, n) };
 	struct diw_sock *s = diw_stream_get(fd);
 	bool plain = false;
 	int saved = errno;
@@ -583,7 +583,7 @@ DIW_FLAT bool diw_stream_send(int fd, const struct iovec *iov, size_t n, int fla
 bool diw_stream_sends_frames(int fd)
 {
 	uint64_t cookie;
-	struct call c = { .fd = fd, .flags = MSG_DONTWAIT, .st = diw_stream_slot(fd, &cookie) };
+	struct tx_call c = { .fd = fd, .flags = MSG_DONTWAIT, .st = diw_stream_slot(fd, &cookie) };
 	int rc;
 
 	if (!c.st)
