@@ -137,12 +137,14 @@ $(LIB_A) $(SHM_A) $(HOST_A):
 # Their threads sleep in them, and handlers of fork(), threads' keys and exit() are theirs: dlclose(3) does not unmap
 # them.
 SHARED = -shared -Wl,-z,nodelete
+# pthread_cancel(3) of glibc loads this library, and aborts a program that cannot open files any more.
+UNWINDER = -Wl,--push-state,--no-as-needed -lgcc_s -Wl,--pop-state
 
 $(LIB_SO): $(LIB_OBJ) verbs/libdiwarp.map
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(CFLAGS_all) $(SHARED) -Wl,-soname,libdiwarp.so.0 \
 		-Wl,--version-script,verbs/libdiwarp.map \
-		$(DEFS_$(MODE)) -o $@.0 $(LIB_OBJ) $(LDFLAGS) $(LIBS)
+		$(DEFS_$(MODE)) -o $@.0 $(LIB_OBJ) $(LDFLAGS) $(LIBS) $(UNWINDER)
 	$(Q)ln -sf libdiwarp.so.0 $@
 
 $(DIW): $(TOOL_OBJ) $(SHM_A) $(LIB_A)
