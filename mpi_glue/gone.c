@@ -40,12 +40,19 @@ static void lost_receives(struct match *m, struct lost_search s)
 	diw_match_each(m, lost_receive, &s);
 }
 
+/* An operation may wait through several events: the peer is gone, then another process has its address. */
+static void op_keep_first_error(struct glue_op *op, int err)
+{
+	if (op->entry.err == 0)
+		op->entry.err = err;
+}
+
 /* Fails an operation that waits for an answer of the peer. One with requests under way ends when these have failed. The
  * requests of an atomic operation are answers that will not come, so it ends at once. */
 static void lost_op(struct glue_op *op, int err)
 {
 	if (op->requests && op->kind != GLUE_OP_ATOMIC)
-		op->entry.err = err;
+		op_keep_first_error(op, err);
 	else
 		diw_glue_op_end(op, err);
 }
@@ -71,7 +78,7 @@ static void lost_message(struct glue_op *op, int err)
 	if (op->queue) {                 /* FIN */
 		diw_glue_op_end(op, err);
 	} else if (op->hdr.kind == GLUE_RTS && diw_list_empty(&op->key.hash)) {
-		op->entry.err = err;
+		op_keep_first_error(op, err);
 	} else if (op->hdr.kind == GLUE_RTS) {
 		diw_match_take(&op->key);
 		diw_glue_message_free(op);

@@ -274,8 +274,9 @@ static void replace_peer(const char *role)
 	hear(peer.fd, &m, sizeof m);
 }
 
-/* A peek claims a long message, whose sender is killed then. Another process gets the address: the receive fails, and
- * does not wait for that process. */
+/* A peek claims a long message, whose sender is killed then. Another process gets the address: the receive fails with
+ * the error that its sender was given up with, and does not wait for that process. This process learns of the new one
+ * before the address is inserted again. */
 static void check_claimed(void)
 {
 	struct fi_msg_tagged peek = { .addr = FI_ADDR_UNSPEC, .tag = 2, .context = &waiter[RENDEZVOUS] };
@@ -287,7 +288,12 @@ static void check_claimed(void)
 	exchange(&a, &b, peer.addr, 7);
 	hear(peer.fd, &m, sizeof m);
 	await_message(&peek, FI_CLAIM);
-	replace_peer("hang");
+	lose_peer();
+	peer_launch("hang", ntohs(peer.name.sin_port));
+	progress_for(2);
+	peer_insert();
+	exchange(&a, &b, peer.addr, 7);
+	hear(peer.fd, &m, sizeof m);
 	peek.msg_iov = &iov;
 	peek.iov_count = 1;
 	REQUIRE(fi_trecvmsg(a.ep, &peek, FI_CLAIM) == 0);

@@ -5,6 +5,7 @@
 
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,6 +46,7 @@ static inline void peer_launch(const char *role, unsigned port)
 	peer.pid = fork();
 	REQUIRE(peer.pid >= 0);
 	if (peer.pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);       /* a test that fails leaves none behind */
 		execl("/proc/self/exe", "fabric_peer", device, role, fd, number, (char *)NULL);
 		_exit(127);
 	}
