@@ -245,6 +245,20 @@ static void lose_peer(void)
 	REQUIRE(is_gone(next_late(&c)) && c.op_context == &waiter[RECEIVE]);
 }
 
+/* The peer is killed, and noticed to be gone. A process gets its address, and this process learns of it before the
+ * address is inserted again. */
+static void replace_peer_early(void)
+{
+	struct memory m;
+
+	lose_peer();
+	peer_launch("hang", ntohs(peer.name.sin_port));
+	progress_for(2);
+	peer_insert();
+	exchange(&a, &b, peer.addr, 7);
+	hear(peer.fd, &m, sizeof m);
+}
+
 /* The process that gets the address of a peer that is gone sends a message before the address is inserted again. It is
  * not told that this end had given it up. */
 static void check_early(void)
@@ -254,12 +268,7 @@ static void check_early(void)
 	peer_start("hang", 0);
 	exchange(&a, &b, peer.addr, 7);
 	hear(peer.fd, &m, sizeof m);
-	lose_peer();
-	peer_launch("hang", ntohs(peer.name.sin_port));
-	progress_for(2);
-	peer_insert();
-	exchange(&a, &b, peer.addr, 7);
-	hear(peer.fd, &m, sizeof m);
+	replace_peer_early();
 	peer_end(SIGKILL);
 }
 
@@ -275,8 +284,7 @@ static void replace_peer(const char *role)
 }
 
 /* A peek claims a long message, whose sender is killed then. Another process gets the address: the receive fails with
- * the error that its sender was given up with, and does not wait for that process. This process learns of the new one
- * before the address is inserted again. */
+ * the error that its sender was given up with, and does not wait for that process. */
 static void check_claimed(void)
 {
 	struct fi_msg_tagged peek = { .addr = FI_ADDR_UNSPEC, .tag = 2, .context = &waiter[RENDEZVOUS] };
@@ -288,12 +296,7 @@ static void check_claimed(void)
 	exchange(&a, &b, peer.addr, 7);
 	hear(peer.fd, &m, sizeof m);
 	await_message(&peek, FI_CLAIM);
-	lose_peer();
-	peer_launch("hang", ntohs(peer.name.sin_port));
-	progress_for(2);
-	peer_insert();
-	exchange(&a, &b, peer.addr, 7);
-	hear(peer.fd, &m, sizeof m);
+	replace_peer_early();
 	peek.msg_iov = &iov;
 	peek.iov_count = 1;
 	REQUIRE(fi_trecvmsg(a.ep, &peek, FI_CLAIM) == 0);
