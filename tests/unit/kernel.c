@@ -65,7 +65,7 @@ ssize_t diw_sys_sendto(int fd, const void *buf, size_t len, const struct sockadd
 
 ssize_t diw_sys_errmsg(int fd, struct msghdr *m)
 {
-	return recvmsg(fd, m, MSG_ERRQUEUE | MSG_DONTWAIT);
+	return syscall(SYS_recvmsg, fd, m, MSG_ERRQUEUE | MSG_DONTWAIT);        /* no cancellation point */
 }
 
 static ssize_t found(ssize_t n)

@@ -15,6 +15,7 @@
 
 #define WAIT (15 * DIW_MS)
 #define PAUSE_US 100
+#define RECVS 8                          /* posted at a time: more messages at a time would be lost */
 
 static struct kit k;
 static struct end a, b;
@@ -74,11 +75,15 @@ END_TEST
 
 /* ---- With messages ---- */
 
-/* Sends ARG messages from a to b, PAUSE_US apart. */
+static atomic_int taken;                 /* messages for which a receive is posted again */
+
+/* Sends ARG messages from a to b, at least PAUSE_US apart. */
 static void *sender(void *arg)
 {
 	for (int i = 0; i < *(int *)arg; i++) {
-		usleep(PAUSE_US);
+		do
+			usleep(PAUSE_US);
+		while (i - atomic_load(&taken) >= RECVS);
 		ck_assert_int_eq(end_send(&a, &b, 0, 64, 0), 0);
 	}
 	return NULL;
@@ -91,6 +96,7 @@ static uint64_t receive(int n)
 	struct diw_wc wc;
 	pthread_t t;
 
+	atomic_store(&taken, 0);
 	ck_assert_int_eq(pthread_create(&t, NULL, sender, &n), 0);
 	for (int got = 0; got < n;) {
 		int more = diw_cq_wait(b.rcq, &wc, 1, WAIT);
@@ -98,6 +104,7 @@ static uint64_t receive(int n)
 		got += more;
 		if (more)
 			ck_assert_int_eq(end_recv(&b, 0, 64, 1), 0);
+		atomic_store(&taken, got);
 	}
 	pthread_join(t, NULL);
 	return diw_clock_ns() - began;
@@ -106,7 +113,7 @@ static uint64_t receive(int n)
 static void open_ends(void)
 {
 	kit_open_ends(&k, &a, &b);
-	for (int i = 0; i < 8; i++)
+	for (int i = 0; i < RECVS; i++)
 		ck_assert_int_eq(end_recv(&b, 0, 64, 1), 0);
 }
 
