@@ -193,8 +193,8 @@ struct diw_link {
 	uint32_t sure;               /* a segment of at most so many octets needs no mulpdu(): no path is known that
 				      * takes fewer; 0: always ask */
 	bool down;                   /* RELIABLE: the stream has ended or broken; no more segments will come */
-	uint32_t taken, left;        /* modulo 2^32: segments taken; of these, segments that the open super-buffer or
-				      * write does not hold */
+	uint32_t taken, left;        /* modulo 2^32: segments taken; of these, segments of which this link holds no
+				      * octet any more: the socket or stream has them */
 	const struct diw_link_up *up;
 	void *up_ctx;
 	struct diw_counters *c;

@@ -3,8 +3,8 @@
  * Sending of FPDUs. FPDUs share an open write until flush or until it is full. Small ones are staged, that is, copied
  * one behind the other. If the payload stays valid until flush, large ones are pieces of the caller's memory. Otherwise
  * large FPDUs of a long message are gathered: their payload goes from the caller's memory to the stream before send
- * returns. Bytes of a segment that the stream does not take are copied to a buffer of the link, and no more segments
- * are taken until this buffer is empty.
+ * returns. Bytes of a segment that the stream does not take are copied to a buffer of the link. Until this buffer is
+ * empty, no more segments are taken, and none has left.
  */
 #include <errno.h>
 #include <string.h>
@@ -47,6 +47,13 @@ static size_t push_bytes(struct diw_mpa *m, const struct iovec *iov, int n, size
 	return got > 0 ? (size_t)got : 0;
 }
 
+/* A segment has left when the stream has all its octets, which then arrive even if this process ends. */
+static void note_left(struct diw_mpa *m)
+{
+	if (!write_is_blocked(m))
+		m->l.left = m->l.taken;
+}
+
 /* Keeps bytes of taken segments that the stream has not taken. */
 static void keep_bytes(struct diw_mpa *m, const void *p, size_t len)
 {
@@ -78,6 +85,7 @@ static void drain_own(struct diw_mpa *m)
 	if (m->tx_own && (!m->tx_len || m->tx_errno)) {
 		m->tx_len = 0;
 		diw_mpa_own_put(m->pool, &m->tx_own);
+		note_left(m);
 	}
 }
 
@@ -89,7 +97,7 @@ void diw_mpa_unstage(struct diw_mpa *m)
 		p->stager = NULL;
 		p->staged = p->open_len = 0;
 		p->npieces = 0;
-		m->l.left = m->l.taken;
+		note_left(m);
 	}
 }
 

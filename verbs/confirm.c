@@ -25,11 +25,6 @@ static bool is_message(const struct diw_rdmap_wr *w)
 	return w->opcode == DIW_OP_SEND || w->opcode == DIW_OP_WRITE;
 }
 
-static bool has_response(const struct diw_rdmap_wr *w)
-{
-	return w->opcode == DIW_OP_READ_REQUEST || w->opcode == DIW_OP_ATOMIC_REQUEST;
-}
-
 bool diw_confirm_waits(const struct diw_qp *qp)
 {
 	return diw_rdmap_rc_after(qp->rc.wanted, diw_rdmap_rc_place(&qp->rdmap)->placed);
@@ -55,14 +50,14 @@ void diw_confirm_begin(struct diw_qp *qp, struct diw_rdmap_wr *w, const struct d
 	if (diw_rdmap_is_sending(&qp->rdmap))
 		return;
 	w->ask = qp->rc.confirm && diw_rdmap_rc_place(&qp->rdmap)->words && w->signaled && is_message(w) &&
-		 !(next && has_response(next));
+		 !(next && diw_wr_has_response(next));
 }
 
 void diw_confirm_sent(struct diw_qp *qp, struct diw_rdmap_wr *w)
 {
 	const struct diw_rdmap_rc_place *p = diw_rdmap_rc_place(&qp->rdmap);
 
-	if (!can_confirm(qp) || has_response(w))
+	if (!can_confirm(qp) || diw_wr_has_response(w))
 		return;
 	if (is_message(w))
 		qp->rc.seq = p->sent;

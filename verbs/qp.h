@@ -264,6 +264,12 @@ static inline bool diw_sq_is_staged(const struct diw_qp *qp, const struct diw_rd
 	return (int32_t)(w->seq - qp->link->left) > 0;
 }
 
+/* Whether the target answers W. */
+static inline bool diw_wr_has_response(const struct diw_rdmap_wr *w)
+{
+	return w->opcode == DIW_OP_READ_REQUEST || w->opcode == DIW_OP_ATOMIC_REQUEST;
+}
+
 struct diw_wr_kind {
 	uint8_t opcode, wc;          /* opcode of RDMAP; opcode of the completion */
 	uint32_t max;                /* octets */

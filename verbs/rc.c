@@ -204,6 +204,7 @@ void diw_rc_peer_ended(struct diw_qp *qp, uint64_t now)
 static void close_link(struct diw_qp *qp)
 {
 	diw_ready_close(&qp->dev->engine, &qp->member);
+	diw_rc_lose(qp);
 	qp->link->ops->close(qp->link);
 	diw_rdmap_snap_clear(&qp->rdmap);
 	qp->link = NULL;

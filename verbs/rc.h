@@ -98,6 +98,8 @@ void diw_rc_fill(const struct diw_qp *qp, struct diw_rdmap_wr *w, const struct d
 void diw_rc_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, uint64_t now);
 bool diw_rc_outstanding(const struct diw_qp *qp, const struct diw_rdmap_wr *w);
 bool diw_rc_give_up(struct diw_qp *qp, struct diw_rdmap_wr *w, bool executed);
+/* Called before the link is closed: flushes the executed requests that the stream has not taken. */
+void diw_rc_lose(struct diw_qp *qp);
 /* The peer has refused a request of ours (verbs/rc_refuse.c). */
 void diw_rc_refuse(struct diw_qp *qp, uint16_t fault);
 

@@ -47,8 +47,7 @@ static bool may_begin(const struct diw_qp *qp)
 static bool answer_never_comes(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
 {
 	return diw_rc_is(qp, DIW_RC_PEER_ENDED) && !diw_rdmap_is_sending(&qp->rdmap) &&
-	       (w->opcode == DIW_OP_READ_REQUEST || w->opcode == DIW_OP_ATOMIC_REQUEST ||
-		(w->fence && diw_rdmap_rc_pending(&qp->rdmap)));
+	       (diw_wr_has_response(w) || (w->fence && diw_rdmap_rc_pending(&qp->rdmap)));
 }
 
 /* Whether the requests before one that cannot be executed are still to be answered. The failure ends the connection, so
@@ -143,17 +142,30 @@ void diw_rc_run(struct diw_qp *qp, int64_t *budget, int *rc, int *rc_answers, ui
 
 /* ---- The end of a request ---- */
 
-/* Whether the open write of the link has octets of W. */
-static bool rc_is_staged(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
+/* Whether the link has octets of W that the stream has not taken. What has its response has left. */
+static bool link_holds(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
 {
 	const struct diw_link *l = qp->link;
 
-	return l && l->left != l->taken && (int32_t)(w->first - l->left) > 0;
+	return l && l->left != l->taken && !diw_wr_has_response(w) && (int32_t)(w->first - l->left) > 0;
 }
 
 bool diw_rc_outstanding(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
 {
-	return w->pending || diw_confirm_holds(qp, w) || rc_is_staged(qp, w);
+	return w->pending || diw_confirm_holds(qp, w) || link_holds(qp, w);
+}
+
+void diw_rc_lose(struct diw_qp *qp)
+{
+	struct diw_sq *sq = &qp->sq;
+	uint32_t end = atomic_load_explicit(&sq->next, memory_order_relaxed);
+
+	for (uint32_t i = atomic_load_explicit(&sq->head, memory_order_relaxed); i != end; i++) {
+		struct diw_rdmap_wr *w = diw_sq_slot(sq, i);
+
+		if (w->status == DIW_RDMAP_OK && link_holds(qp, w))
+			w->status = DIW_RDMAP_FLUSHED;
+	}
 }
 
 bool diw_rc_give_up(struct diw_qp *qp, struct diw_rdmap_wr *w, bool executed)

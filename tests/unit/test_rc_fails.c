@@ -3,12 +3,14 @@
  * them. The peer is made by hand and accepts placement words. */
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "tests/unit/unit.h"
 #include "tests/unit/wire_kit.h"
 
 #define BIG (KIT_SIZE / 2)           /* eight of them fill any socket buffer */
 #define MANY 8
+#define AHEAD 64                     /* requests that are not complete */
 #define QUIET_MS 200                 /* within this time the queue pair looks at its requests again */
 
 static struct wire w;
@@ -117,6 +119,33 @@ START_TEST(without_answer)
 }
 END_TEST
 
+/* The peer reads nothing, and resets the stream. Requests of which the stream has not taken every octet are flushed. */
+START_TEST(not_taken)
+{
+	const uint32_t len = _i ? 20000 : 5000;
+	const struct linger none = { .l_onoff = 1 };
+	uint64_t posted = 0, done = 0;
+	struct diw_wc wc;
+
+	wire_open(&w, &(struct wire_attr){ .no_crc = true });
+	do {
+		while (posted - done < AHEAD)
+			post(++posted, DIW_WR_WRITE, w.p.all->stag, len, DIW_SEND_SIGNALED);
+		while (diw_cq_wait(w.e.scq, &wc, 1, QUIET_MS * (int64_t)DIW_MS) == 1) {
+			ck_assert_int_eq(wc.status, DIW_WC_SUCCESS);
+			ck_assert_uint_eq(wc.wr_id, ++done);
+		}
+	} while (posted - done < AHEAD);
+	ck_assert_uint_le(done * len, end_counter(&w.e, "tx_bytes"));
+	ck_assert_int_eq(setsockopt(w.r.fd, SOL_SOCKET, SO_LINGER, &none, sizeof none), 0);
+	close(w.r.fd);
+	w.r.fd = -1;
+	while (done < posted)
+		wire_expect_wc(w.e.scq, ++done, DIW_WC_FLUSHED);
+	wire_close(&w);
+}
+END_TEST
+
 Suite *suite_rc_fails(void)
 {
 	Suite *s = suite_create("rc_fails");
@@ -126,6 +155,7 @@ Suite *suite_rc_fails(void)
 	tcase_add_loop_test(t, before_its_message, 0, 2);
 	tcase_add_loop_test(t, within_its_message, 0, 2);
 	tcase_add_loop_test(t, without_answer, 0, 2);
+	tcase_add_loop_test(t, not_taken, 0, 2);
 	suite_add_tcase(s, t);
 	return s;
 }
