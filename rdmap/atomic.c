@@ -44,7 +44,6 @@ int diw_rdmap_atomic(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *stat
 		if (r->rc.nout >= r->rc.ord)
 			return -ENOSPC;
 		r->rc.reqid++;
-		r->tx.dst = wr->dst;
 		r->tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_ATOMIC_REQUEST, .qn = DIW_QN_REQUEST,
 					.length = sizeof body };
 		diw_ddp_tx_begin(&r->ddp, &r->tx, true);

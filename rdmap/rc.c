@@ -29,6 +29,7 @@ int diw_rdmap_rc_begin(struct diw_rdmap *r, const struct diw_rdmap_rc_attr *a)
 	r->rc.place.words = a->words;
 	diw_ddp_begin_ordered(&r->ddp, a->peer, (a->rfc7306 ? DIW_RDMAP_IMM : 0) | (a->words ? DIW_RDMAP_WORD : 0),
 			      a->initiator);
+	r->tx.dst = *diw_rdmap_peer(r);
 	return 0;
 }
 
@@ -66,7 +67,6 @@ static void begin_rc_message(struct diw_rdmap *r, const struct diw_rdmap_wr *wr)
 	const struct diw_rdmap_op *op = &diw_rdmap_ops[wr->opcode];
 	bool send = wr->opcode == DIW_OP_SEND;
 
-	r->tx.dst = wr->dst;
 	r->tx.h = (struct diw_ddp_hdr){
 		.tagged = op->tagged, .opcode = diw_rdmap_opcode_of(wr), .imm_valid = send && wr->imm_valid,
 		.imm = wr->imm, .length = wr->buf.len, .stag = wr->stag, .to = wr->to, .qn = op->qn,
@@ -140,14 +140,12 @@ int diw_rdmap_rc_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *bud
 
 void diw_rdmap_rc_rtr(struct diw_rdmap *r, bool read, uint64_t now)
 {
-	struct diw_rdmap_wr write = { .opcode = DIW_OP_WRITE, .dst = *diw_rdmap_peer(r) };
+	struct diw_rdmap_wr write = { .opcode = DIW_OP_WRITE };
 	int64_t budget = 1;
 	uint8_t status;
 
-	if (read) {
+	if (read)
 		r->rc.rtr->opcode = DIW_OP_READ_REQUEST;
-		r->rc.rtr->dst = *diw_rdmap_peer(r);
-	}
 	/* The stream is empty, so it takes these few octets. */
 	diw_rdmap_rc_send(r, read ? r->rc.rtr : &write, &budget, &status, now);
 	r->rc.place.placed = r->rc.place.sent;  /* no request waits for the placement of this message */
@@ -155,8 +153,7 @@ void diw_rdmap_rc_rtr(struct diw_rdmap *r, bool read, uint64_t now)
 
 static int tell_rnr(struct diw_rdmap *r, uint64_t now)
 {
-	struct diw_rdmap_wr write = { .opcode = DIW_OP_WRITE, .dst = *diw_rdmap_peer(r), .stag = RNR_STAG,
-				      .to = RNR_TO << 8 | r->rc.rnr_retry };
+	struct diw_rdmap_wr write = { .opcode = DIW_OP_WRITE, .stag = RNR_STAG, .to = RNR_TO << 8 | r->rc.rnr_retry };
 	struct diw_rdmap_rc_place before = r->rc.place;
 	int64_t budget = 1;
 	uint8_t status;

@@ -54,7 +54,6 @@ static int place_probe(struct diw_rdmap *r, uint64_t now)
 	int rc;
 
 	r->rc.probe->opcode = DIW_OP_READ_REQUEST;
-	r->rc.probe->dst = *diw_rdmap_peer(r);
 	rc = r->rc.probe->pending ? -ENOSPC : diw_rdmap_rc_read(r, r->rc.probe, &status, now);
 	if (rc == -EAGAIN) {
 		r->tx.active = false;

@@ -25,7 +25,6 @@ int diw_rdmap_rc_read(struct diw_rdmap *r, struct diw_rdmap_wr *wr, uint8_t *sta
 		}
 		if (r->rc.nout >= r->rc.ord)
 			return -ENOSPC;
-		r->tx.dst = wr->dst;
 		r->tx.h = (struct diw_ddp_hdr){ .opcode = DIW_OP_READ_REQUEST, .qn = DIW_QN_REQUEST,
 						.length = sizeof body };
 		diw_ddp_tx_begin(&r->ddp, &r->tx, true);
