@@ -328,7 +328,7 @@ void diw_glue_recv_end(struct match *m, struct glue_op *op, int err)
 		op->released = true;
 		return;
 	}
-	op->entry.flags = FI_RECV | (op->multi ? FI_MULTI_RECV : 0);
+	op->entry.flags = FI_RECV | (m == &op->ep->tagged ? FI_TAGGED : FI_MSG) | (op->multi ? FI_MULTI_RECV : 0);
 	diw_glue_op_end(op, err);
 }
 

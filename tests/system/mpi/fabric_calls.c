@@ -460,6 +460,17 @@ static void check_cancelled(void)
 	REQUIRE(fi_close(&eq->fid) == 0);
 }
 
+/* A cancelled receive says what it was: a message's, or a tagged one's. */
+static void check_cancelled_flags(void)
+{
+	struct fi_cq_tagged_entry c;
+
+	REQUIRE(fi_recv(b.ep, in, 8, NULL, FI_ADDR_UNSPEC, &c) == 0 && fi_cancel(&b.ep->fid, &c) == 0);
+	REQUIRE(next(&b, &a, &c, NULL) == FI_ECANCELED && c.flags == (FI_RECV | FI_MSG));
+	REQUIRE(fi_trecv(b.ep, in, 8, NULL, FI_ADDR_UNSPEC, 3, 0, &c) == 0 && fi_cancel(&b.ep->fid, &c) == 0);
+	REQUIRE(next(&b, &a, &c, NULL) == FI_ECANCELED && c.flags == (FI_RECV | FI_TAGGED));
+}
+
 static void *closer(void *arg)
 {
 	end_close(arg);
@@ -516,6 +527,7 @@ int main(int argc, char **argv)
 	CHECK(reopened);
 	CHECK(binders);
 	CHECK(cancelled);
+	CHECK(cancelled_flags);
 	CHECK(closing);
 	CHECK(full);
 	ends_close();
