@@ -143,6 +143,11 @@ static bool recv_is_many(const struct glue_msg *m, uint64_t flags)
 	return flags & FI_MULTI_RECV && !(m->flags & GLUE_TAGGED);
 }
 
+static bool recv_is_silent(const struct glue_ep *ep, uint64_t flags)
+{
+	return !ep->rx_cq || (ep->rx_selective && !(flags & FI_COMPLETION));
+}
+
 static struct match *recv_match(struct glue_ep *ep, const struct glue_msg *m)
 {
 	return m->flags & GLUE_TAGGED ? &ep->tagged : &ep->untagged;
@@ -191,7 +196,7 @@ static ssize_t recv_post(struct glue_ep *ep, const struct glue_msg *m, const str
 	if (!op)
 		return -FI_EAGAIN;
 	op_describe(op, m, diw_glue_iov_total(m->iov, m->iovs));
-	op->silent = !ep->rx_cq || (ep->rx_selective && !(flags & FI_COMPLETION));
+	op->silent = recv_is_silent(ep, flags);
 	op->multi = recv_is_many(m, flags);
 	op->key.source = from;
 	op->key.tag = m->tag;
@@ -275,6 +280,7 @@ static ssize_t recv_claimed(struct glue_ep *ep, const struct glue_msg *m, uint64
 		return -FI_EAGAIN;
 	diw_list_del(&message->link);
 	op_describe(op, m, diw_glue_iov_total(m->iov, m->iovs));
+	op->silent = recv_is_silent(ep, flags);
 	lost = message->entry.err;
 	if (!lost && !(flags & FI_DISCARD)) {
 		recv_give(op, message);

@@ -471,6 +471,43 @@ static void check_cancelled_flags(void)
 	REQUIRE(next(&b, &a, &c, NULL) == FI_ECANCELED && c.flags == (FI_RECV | FI_TAGGED));
 }
 
+/* With FI_SELECTIVE_COMPLETION, the receive of a claimed message has a completion only if it asks for one. */
+static void check_claim_selective(void)
+{
+	const struct iovec iov = { in, 8 };
+	struct fi_context ctx;
+	const struct fi_msg_tagged m = { .msg_iov = &iov, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .tag = 4,
+					 .context = &ctx };
+	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_TAGGED };
+	struct fi_cq_tagged_entry c;
+	struct end e = { 0 };
+	uint8_t name[64];
+	size_t len = sizeof name;
+
+	REQUIRE(fi_endpoint(domain, info, &e.ep, NULL) == 0 && fi_cq_open(domain, &attr, &e.cq, NULL) == 0);
+	REQUIRE(fi_ep_bind(e.ep, &av->fid, 0) == 0);
+	REQUIRE(fi_ep_bind(e.ep, &e.cq->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) == 0);
+	REQUIRE(fi_enable(e.ep) == 0 && fi_getname(&e.ep->fid, name, &len) == 0);
+	REQUIRE(fi_av_insert(av, name, 1, &e.addr, 0, NULL) == 1);
+	for (int i = 0; i < 2; i++) {
+		int rc;
+
+		fill((uint8_t)(20 + i));
+		REQUIRE(fi_tinject(a.ep, out, 8, e.addr, 4) == 0);
+		do {
+			REQUIRE(fi_trecvmsg(e.ep, &m, FI_PEEK | FI_CLAIM | FI_COMPLETION) == 0);
+			rc = next(&e, &a, &c, NULL);
+			REQUIRE(rc == 0 || rc == FI_ENOMSG);
+		} while (rc);
+		REQUIRE(fi_trecvmsg(e.ep, &m, FI_CLAIM | (i ? FI_COMPLETION : 0)) == 0);
+		expect_in(8);
+		REQUIRE(i == 0 || (next(&e, &a, &c, NULL) == 0 && c.len == 8));
+		expect_none(&e);
+	}
+	REQUIRE(fi_close(&e.ep->fid) == 0 && fi_close(&e.cq->fid) == 0);
+	REQUIRE(fi_av_remove(av, &e.addr, 1, 0) == 0);
+}
+
 static void *closer(void *arg)
 {
 	end_close(arg);
@@ -528,6 +565,7 @@ int main(int argc, char **argv)
 	CHECK(binders);
 	CHECK(cancelled);
 	CHECK(cancelled_flags);
+	CHECK(claim_selective);
 	CHECK(closing);
 	CHECK(full);
 	ends_close();
