@@ -16,7 +16,8 @@
 
 static int ep_bind_cq(struct glue_ep *ep, struct glue_cq *cq, uint64_t flags)
 {
-	if (!(flags & (FI_TRANSMIT | FI_RECV)) || (flags & FI_TRANSMIT && ep->tx_cq) || (flags & FI_RECV && ep->rx_cq))
+	if (cq->domain != ep->domain || !(flags & (FI_TRANSMIT | FI_RECV)) ||
+	    (flags & FI_TRANSMIT && ep->tx_cq) || (flags & FI_RECV && ep->rx_cq))
 		return -FI_EINVAL;
 	if (flags & FI_TRANSMIT) {
 		ep->tx_cq = cq;
@@ -40,6 +41,8 @@ static int ep_bind_cntr(struct glue_ep *ep, struct glue_cntr *cntr, uint64_t fla
 
 	uint64_t known = 0;
 
+	if (cntr->domain != ep->domain)
+		return -FI_EINVAL;
 	for (int i = 0; i < GLUE_EVENTS; i++) {
 		known |= event[i];
 		if (flags & event[i] && ep->cntr[i])
@@ -57,7 +60,7 @@ static int ep_bind_cntr(struct glue_ep *ep, struct glue_cntr *cntr, uint64_t fla
 
 static int ep_bind_av(struct glue_ep *ep, struct glue_av *av)
 {
-	if (ep->av)
+	if (ep->av || av->domain != ep->domain)
 		return -FI_EINVAL;
 	ep->av = av;
 	av->users++;

@@ -29,6 +29,11 @@ static uint32_t *member_users(struct fid *fid)
 	return fid->fclass == FI_CLASS_CNTR ? &((struct glue_cntr *)fid)->users : &((struct glue_cq *)fid)->users;
 }
 
+static const struct glue_domain *member_domain(struct fid *fid)
+{
+	return fid->fclass == FI_CLASS_CNTR ? ((struct glue_cntr *)fid)->domain : ((struct glue_cq *)fid)->domain;
+}
+
 static bool member_has_event(struct poll_member *m)
 {
 	uint64_t value = member_value(m);
@@ -60,7 +65,8 @@ static int poll_add(struct fid_poll *fid, struct fid *event, uint64_t flags)
 	struct glue_poll *p = (struct glue_poll *)fid;
 	struct poll_member *m;
 
-	if (flags || (event->fclass != FI_CLASS_CQ && event->fclass != FI_CLASS_CNTR))
+	if (flags || (event->fclass != FI_CLASS_CQ && event->fclass != FI_CLASS_CNTR) ||
+	    member_domain(event) != p->domain)
 		return -FI_EINVAL;
 	m = calloc(1, sizeof *m);
 	if (!m)

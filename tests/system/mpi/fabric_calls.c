@@ -471,6 +471,33 @@ static void check_cancelled_flags(void)
 	REQUIRE(next(&b, &a, &c, NULL) == FI_ECANCELED && c.flags == (FI_RECV | FI_TAGGED));
 }
 
+/* An endpoint and a poll set take no object of another domain, which another lock guards. */
+static void check_other_domain(void)
+{
+	struct fi_cntr_attr cntr_attr = { .events = FI_CNTR_EVENTS_COMP };
+	struct fi_cq_attr cq_attr = { .format = FI_CQ_FORMAT_TAGGED };
+	struct fi_av_attr av_attr = { .type = FI_AV_TABLE };
+	struct fi_poll_attr poll_attr = { 0 };
+	struct fid_domain *inside;
+	struct fid_cntr *cntr;
+	struct fid_poll *poll;
+	struct fid_av *vector;
+	struct fid_cq *cq;
+	struct fid_ep *ep;
+
+	REQUIRE(fi_domain(fabric, info, &inside, NULL) == 0 && fi_endpoint(domain, info, &ep, NULL) == 0);
+	REQUIRE(fi_cq_open(inside, &cq_attr, &cq, NULL) == 0 && fi_av_open(inside, &av_attr, &vector, NULL) == 0);
+	REQUIRE(fi_cntr_open(inside, &cntr_attr, &cntr, NULL) == 0);
+	REQUIRE(fi_poll_open(domain, &poll_attr, &poll) == 0);
+	REQUIRE(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV) == -FI_EINVAL);
+	REQUIRE(fi_ep_bind(ep, &cntr->fid, FI_SEND) == -FI_EINVAL);
+	REQUIRE(fi_ep_bind(ep, &vector->fid, 0) == -FI_EINVAL);
+	REQUIRE(fi_poll_add(poll, &cq->fid, 0) == -FI_EINVAL && fi_poll_add(poll, &cntr->fid, 0) == -FI_EINVAL);
+	REQUIRE(fi_close(&poll->fid) == 0 && fi_close(&ep->fid) == 0);
+	REQUIRE(fi_close(&cq->fid) == 0 && fi_close(&cntr->fid) == 0 && fi_close(&vector->fid) == 0);
+	REQUIRE(fi_close(&inside->fid) == 0);
+}
+
 /* With FI_SELECTIVE_COMPLETION, the receive of a claimed message has a completion only if it asks for one. */
 static void check_claim_selective(void)
 {
@@ -566,6 +593,7 @@ int main(int argc, char **argv)
 	CHECK(cancelled);
 	CHECK(cancelled_flags);
 	CHECK(claim_selective);
+	CHECK(other_domain);
 	CHECK(closing);
 	CHECK(full);
 	ends_close();
