@@ -155,6 +155,16 @@ static bool addr_is_foreign(const struct sockaddr *sa)
 	return sa && sa->sa_family != AF_INET && sa->sa_family != AF_INET6;
 }
 
+/* Whether the hints name an open fabric or domain of another provider, or a domain of another fabric. */
+static bool opened_is_foreign(const struct fi_info *h)
+{
+	const struct fid_fabric *f = h->fabric_attr ? h->fabric_attr->fabric : NULL;
+	const struct fid_domain *d = h->domain_attr ? h->domain_attr->domain : NULL;
+
+	return (f && f->ops != &info_fabric_ops) ||
+	       (d && (d->mr != &diw_glue_ops_mr || (f && &((const struct glue_domain *)d)->fabric->fid != f)));
+}
+
 /* The reason why the provider cannot satisfy the hints; NULL: it can. */
 static const char *hints_refuse(const struct fi_info *h)
 {
@@ -184,6 +194,8 @@ static const char *hints_refuse(const struct fi_info *h)
 		return "domain attributes";
 	if (h->fabric_attr && h->fabric_attr->name && strcmp(h->fabric_attr->name, "diwarp") != 0)
 		return "fabric";
+	if (opened_is_foreign(h))
+		return "open fabric or domain";
 	return NULL;
 }
 
@@ -285,6 +297,10 @@ static struct fi_info *info_of_dev(const struct diw_dev_info *dev, const struct 
 	src.port = q->src.port;
 	info_fill_ep(i, q->hints);
 	info_fill_domain(i->domain_attr, q->version, dev, q->hints ? q->hints->domain_attr : NULL);
+	if (q->hints && q->hints->domain_attr)
+		i->domain_attr->domain = q->hints->domain_attr->domain;
+	if (q->hints && q->hints->fabric_attr)
+		i->fabric_attr->fabric = q->hints->fabric_attr->fabric;
 	i->fabric_attr->name = strdup("diwarp");
 	i->fabric_attr->prov_version = diw_glue_provider.version;
 	i->addr_format = diw_addr_is_v4(local) ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
@@ -310,12 +326,22 @@ static bool info_wants_family(const struct info_query *q, const struct diw_addr 
 	return format == FI_SOCKADDR_IN ? diw_addr_is_v4(a) : format == FI_SOCKADDR_IN6 ? !diw_addr_is_v4(a) : true;
 }
 
+/* Whether the hints name no open domain, or one of DEV. */
+static bool info_wants_dev(const struct fi_info *h, const struct diw_dev_info *dev)
+{
+	const struct fid_domain *d = h && h->domain_attr ? h->domain_attr->domain : NULL;
+	struct diw_dev_info opened;
+
+	return !d || (diw_dev_query(((const struct glue_domain *)d)->dev, &opened) == 0 &&
+		      strcmp(opened.name, dev->name) == 0);
+}
+
 /* The address of DEV that an endpoint binds to; NULL: the device does not match. */
 static const struct diw_addr *info_local(const struct diw_dev_info *dev, const struct info_query *q)
 {
 	const char *name = q->hints && q->hints->domain_attr ? q->hints->domain_attr->name : NULL;
 
-	if (!dev->up || (name && strcmp(name, dev->name) != 0) ||
+	if (!dev->up || (name && strcmp(name, dev->name) != 0) || !info_wants_dev(q->hints, dev) ||
 	    (settings.iface && strcmp(settings.iface, dev->ifname) != 0))
 		return NULL;
 	for (int i = 0; i < dev->naddrs; i++) {

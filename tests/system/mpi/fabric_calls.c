@@ -471,6 +471,28 @@ static void check_cancelled_flags(void)
 	REQUIRE(next(&b, &a, &c, NULL) == FI_ECANCELED && c.flags == (FI_RECV | FI_TAGGED));
 }
 
+/* An open domain in the hints restricts the answer to its device. */
+static void check_open_domain(void)
+{
+	struct fi_info *h = fi_allocinfo(), *found = NULL;
+	struct fid_fabric other = { 0 };
+
+	h->fabric_attr->prov_name = strdup("diwarp");
+	h->domain_attr->domain = domain;
+	REQUIRE(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, h, &found) == 0 && found);
+	for (struct fi_info *i = found; i; i = i->next)
+		REQUIRE(strcmp(i->domain_attr->name, info->domain_attr->name) == 0 && i->domain_attr->domain == domain);
+	fi_freeinfo(found);
+	h->fabric_attr->fabric = fabric;
+	REQUIRE(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, h, &found) == 0 && found->fabric_attr->fabric == fabric);
+	fi_freeinfo(found);
+	h->domain_attr->domain = NULL;
+	h->fabric_attr->fabric = &other;
+	REQUIRE(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, h, &found) == -FI_ENODATA);
+	h->fabric_attr->fabric = NULL;
+	fi_freeinfo(h);
+}
+
 /* An endpoint and a poll set take no object of another domain, which another lock guards. */
 static void check_other_domain(void)
 {
@@ -594,6 +616,7 @@ int main(int argc, char **argv)
 	CHECK(cancelled_flags);
 	CHECK(claim_selective);
 	CHECK(other_domain);
+	CHECK(open_domain);
 	CHECK(closing);
 	CHECK(full);
 	ends_close();
