@@ -332,6 +332,7 @@ static int av_close(struct fid *fid)
 	}
 	av->domain->users--;
 	glue_unlock(av->domain);
+	diw_glue_eq_unuse(av->eq);
 	diw_arena_fini(&av->arena);
 	free(av->entry);
 	free(av);
@@ -340,8 +341,18 @@ static int av_close(struct fid *fid)
 
 static int av_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
-	(void)fid, (void)flags;
-	return bfid->fclass == FI_CLASS_EQ ? 0 : -FI_EINVAL;     /* an insertion is complete when the call returns */
+	struct glue_av *av = (struct glue_av *)fid;
+	int rc = -FI_EINVAL;
+
+	(void)flags;
+	glue_lock(av->domain);
+	if (bfid->fclass == FI_CLASS_EQ && !av->eq) {    /* an insertion is complete when the call returns */
+		av->eq = bfid;
+		diw_glue_eq_use(bfid);
+		rc = 0;
+	}
+	glue_unlock(av->domain);
+	return rc;
 }
 
 static struct fi_ops av_fi_ops = {

@@ -67,6 +67,15 @@ static int ep_bind_av(struct glue_ep *ep, struct glue_av *av)
 	return 0;
 }
 
+static int ep_bind_eq(struct glue_ep *ep, struct fid *eq)
+{
+	if (ep->eq)
+		return -FI_EINVAL;
+	ep->eq = eq;
+	diw_glue_eq_use(eq);
+	return 0;
+}
+
 static int ep_bind_object(struct glue_ep *ep, struct fid *object, uint64_t flags)
 {
 	if (ep->enabled)
@@ -75,7 +84,7 @@ static int ep_bind_object(struct glue_ep *ep, struct fid *object, uint64_t flags
 	case FI_CLASS_AV: return ep_bind_av(ep, (struct glue_av *)object);
 	case FI_CLASS_CQ: return ep_bind_cq(ep, (struct glue_cq *)object, flags);
 	case FI_CLASS_CNTR: return ep_bind_cntr(ep, (struct glue_cntr *)object, flags);
-	case FI_CLASS_EQ: return 0;
+	case FI_CLASS_EQ: return ep_bind_eq(ep, object);
 	default: return -FI_EINVAL;
 	}
 }
@@ -224,6 +233,7 @@ static int ep_close(struct fid *fid)
 	for (int i = 0; i < GLUE_EVENTS; i++)
 		if (ep->cntr[i])
 			ep->cntr[i]->users--;
+	diw_glue_eq_unuse(ep->eq);
 	glue_unlock(d);
 	diw_match_fini(&ep->tagged);
 	diw_match_fini(&ep->untagged);

@@ -14,6 +14,7 @@
 struct glue_eq {
 	struct fid_eq fid;
 	struct fid_fabric *fabric;
+	uint32_t users;                  /* endpoints and address vectors; atomic */
 	pthread_mutex_t lock;
 	sem_t written;                   /* posted for each event: a call that sleeps looks again */
 	uint32_t first, count;
@@ -92,10 +93,23 @@ static struct fi_ops_eq eq_ops = {
 	.strerror = eq_strerror,
 };
 
+void diw_glue_eq_use(struct fid *eq)
+{
+	__atomic_add_fetch(&((struct glue_eq *)eq)->users, 1, __ATOMIC_RELAXED);
+}
+
+void diw_glue_eq_unuse(struct fid *eq)
+{
+	if (eq)
+		__atomic_sub_fetch(&((struct glue_eq *)eq)->users, 1, __ATOMIC_RELEASE);
+}
+
 static int eq_close(struct fid *fid)
 {
 	struct glue_eq *q = (struct glue_eq *)fid;
 
+	if (__atomic_load_n(&q->users, __ATOMIC_ACQUIRE))
+		return -FI_EBUSY;
 	diw_glue_fabric_unuse(q->fabric);
 	sem_destroy(&q->written);
 	pthread_mutex_destroy(&q->lock);

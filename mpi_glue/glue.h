@@ -165,6 +165,7 @@ struct glue_av {
 	uint64_t seed;
 	struct glue_peer **entry;        /* by fi_addr; NULL: removed */
 	size_t count, room, vacant;      /* each entry before `vacant` has a peer */
+	struct fid *eq;
 	uint32_t learned;                /* peers that were not inserted, or were removed */
 	uint64_t full_until;             /* while all of these were in use: no search for others before this time */
 	uint32_t users;
@@ -279,6 +280,7 @@ struct glue_ep {
 	struct glue_av *av;
 	struct glue_cq *tx_cq, *rx_cq;
 	struct glue_cntr *cntr[GLUE_EVENTS];
+	struct fid *eq;
 	bool tx_selective, rx_selective;
 	bool directed;                   /* receives match on the source, too */
 	bool enabled;
@@ -386,6 +388,9 @@ int diw_glue_cq_trywait(struct glue_cq *cq);
 int diw_glue_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr, void *ctx);
 int diw_glue_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct fid_poll **poll);
 int diw_glue_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq, void *ctx);
+/* An object is bound to EQ, which cannot close meanwhile; or was closed. */
+void diw_glue_eq_use(struct fid *eq);
+void diw_glue_eq_unuse(struct fid *eq);                  /* NULL: nothing to do */
 
 /* ---- gone.c, alive.c ---- */
 /* Receives of EP that name PEER, and operations that wait for it, fail with ERR. Its messages that need it vanish. */

@@ -493,6 +493,23 @@ static void check_open_domain(void)
 	fi_freeinfo(h);
 }
 
+/* An event queue to which something is bound is busy. */
+static void check_bound_events(void)
+{
+	struct fi_eq_attr attr = { .wait_obj = FI_WAIT_NONE };
+	struct fi_av_attr av_attr = { .type = FI_AV_TABLE };
+	struct fid_av *vector;
+	struct fid_eq *eq;
+	struct fid_ep *ep;
+
+	REQUIRE(fi_eq_open(fabric, &attr, &eq, NULL) == 0 && fi_av_open(domain, &av_attr, &vector, NULL) == 0);
+	REQUIRE(fi_endpoint(domain, info, &ep, NULL) == 0 && fi_ep_bind(ep, &eq->fid, 0) == 0);
+	REQUIRE(fi_av_bind(vector, &eq->fid, 0) == 0);
+	REQUIRE(fi_close(&eq->fid) == -FI_EBUSY && fi_close(&ep->fid) == 0);
+	REQUIRE(fi_close(&eq->fid) == -FI_EBUSY && fi_close(&vector->fid) == 0);
+	REQUIRE(fi_close(&eq->fid) == 0);
+}
+
 /* An endpoint and a poll set take no object of another domain, which another lock guards. */
 static void check_other_domain(void)
 {
@@ -617,6 +634,7 @@ int main(int argc, char **argv)
 	CHECK(claim_selective);
 	CHECK(other_domain);
 	CHECK(open_domain);
+	CHECK(bound_events);
 	CHECK(closing);
 	CHECK(full);
 	ends_close();
