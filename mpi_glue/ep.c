@@ -125,20 +125,34 @@ static int ep_enable(struct glue_ep *ep)
 	return rc;
 }
 
+/* Gets or sets the flags of operations that have none of their own. FLAGS has one direction, FI_TRANSMIT or FI_RECV. */
+static int ep_op_flags(struct glue_ep *ep, bool set, uint64_t *flags)
+{
+	uint64_t way = *flags & (FI_TRANSMIT | FI_RECV), wanted = *flags & ~way;
+	uint64_t *of = way == FI_TRANSMIT ? &ep->tx_flags : &ep->rx_flags;
+
+	if ((way != FI_TRANSMIT && way != FI_RECV) ||
+	    (set && wanted & ~(uint64_t)(way == FI_TRANSMIT ? GLUE_TX_FLAGS : GLUE_RX_FLAGS)))
+		return -FI_EINVAL;
+	glue_lock(ep->domain);
+	if (set)
+		*of = wanted;
+	else
+		*flags = *of;
+	glue_unlock(ep->domain);
+	return 0;
+}
+
 static int ep_control(struct fid *fid, int command, void *arg)
 {
 	struct glue_ep *ep = (struct glue_ep *)fid;
-	uint64_t *flags = arg;
 
 	switch (command) {
 	case FI_ENABLE:
 		return ep_enable(ep);
 	case FI_GETOPSFLAG:
-		*flags = *flags & FI_TRANSMIT ? ep->tx_flags : ep->rx_flags;
-		return 0;
 	case FI_SETOPSFLAG:
-		*(*flags & FI_TRANSMIT ? &ep->tx_flags : &ep->rx_flags) = *flags & ~(FI_TRANSMIT | FI_RECV);
-		return 0;
+		return ep_op_flags(ep, command == FI_SETOPSFLAG, arg);
 	default:
 		return -FI_ENOSYS;
 	}
@@ -298,10 +312,16 @@ static struct fi_ops_ep ep_ops = {
 static int ep_setname(fid_t fid, void *addr, size_t len)
 {
 	struct glue_ep *ep = (struct glue_ep *)fid;
+	const struct sockaddr *sa = addr;
+	size_t need = sizeof(struct sockaddr_in);
 
-	if (ep->enabled || len < sizeof(struct sockaddr_in))
+	if (ep->enabled || len < need || (sa->sa_family != AF_INET && sa->sa_family != AF_INET6))
 		return -FI_EINVAL;
-	diw_addr_from_sockaddr(&ep->local, addr);
+	if (sa->sa_family == AF_INET6)
+		need = sizeof(struct sockaddr_in6);
+	if (len < need)
+		return -FI_EINVAL;
+	diw_addr_from_sockaddr(&ep->local, sa);
 	return 0;
 }
 

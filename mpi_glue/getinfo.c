@@ -22,9 +22,6 @@
 #define INFO_CAPS (INFO_CAPS_TX | INFO_CAPS_RX | INFO_CAPS_DOMAIN)
 /* Capabilities that an application gets without asking. */
 #define INFO_CAPS_SECONDARY (FI_MULTI_RECV | FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM)
-#define INFO_TX_FLAGS \
-	(FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MORE)
-#define INFO_RX_FLAGS (FI_COMPLETION | FI_MULTI_RECV | FI_MORE)
 /* Requests to a peer take effect in order, except that a Read may return data of a later Write. */
 #define INFO_ORDER_RMA \
 	(FI_ORDER_SAS | FI_ORDER_SAW | FI_ORDER_WAS | FI_ORDER_RAS | FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | \
@@ -182,11 +179,11 @@ static const char *hints_refuse(const struct fi_info *h)
 			   ep_exceeds(h->ep_attr, caps) ||
 			   (h->ep_attr->protocol != FI_PROTO_UNSPEC && h->ep_attr->protocol != FI_PROTO_IWARP_RDM)))
 		return "endpoint attributes";
-	if (h->tx_attr && (h->tx_attr->caps & ~INFO_CAPS || h->tx_attr->op_flags & ~INFO_TX_FLAGS ||
+	if (h->tx_attr && (h->tx_attr->caps & ~INFO_CAPS || h->tx_attr->op_flags & ~GLUE_TX_FLAGS ||
 			   h->tx_attr->msg_order & ~order || h->tx_attr->comp_order & ~FI_ORDER_NONE ||
 			   tx_exceeds(h->tx_attr)))
 		return "transmit attributes";
-	if (h->rx_attr && (h->rx_attr->caps & ~INFO_CAPS || h->rx_attr->op_flags & ~INFO_RX_FLAGS ||
+	if (h->rx_attr && (h->rx_attr->caps & ~INFO_CAPS || h->rx_attr->op_flags & ~GLUE_RX_FLAGS ||
 			   h->rx_attr->msg_order & ~order || h->rx_attr->comp_order & ~FI_ORDER_NONE ||
 			   rx_exceeds(h->rx_attr)))
 		return "receive attributes";

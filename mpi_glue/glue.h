@@ -74,6 +74,11 @@
  * than the application wants, or elsewhere, or complete too early. */
 #define GLUE_FLAGS_REFUSED (FI_TRIGGER | FI_FENCE | FI_MULTICAST | FI_COMMIT_COMPLETE)
 
+/* Flags of operations that an endpoint may have for those without their own. */
+#define GLUE_TX_FLAGS \
+	(FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MORE)
+#define GLUE_RX_FLAGS (FI_COMPLETION | FI_MULTI_RECV | FI_MORE)
+
 enum glue_mode { GLUE_MODE_WRITE_RECORD, GLUE_MODE_READ, GLUE_MODE_SENDRECV };
 
 /* FI_DIWARP_*: see man/diwarp.7. */

@@ -116,8 +116,10 @@ ssize_t diw_glue_send(struct glue_ep *ep, const struct glue_msg *m, uint64_t fla
 
 	if (flags & GLUE_FLAGS_REFUSED)
 		return -FI_EBADFLAGS;
-	if (m->iovs > GLUE_IOV || len > GLUE_MSG_MAX)
+	if (m->iovs > GLUE_IOV)
 		return -FI_EINVAL;
+	if (len > GLUE_MSG_MAX)
+		return -FI_EMSGSIZE;
 	glue_lock(ep->domain);
 	to = ep->enabled ? diw_glue_av_peer(ep->av, m->addr) : NULL;
 	if (!to)

@@ -61,6 +61,7 @@ for mode in write-record sendrecv rc; do
 	check "... diw stat shows that they went by memory" by_memory
 done
 run "calls that move no data" timeout 300 "$BUILD/tests/system/fabric_calls" diw_lo
+run "objects, and what is bound to them" timeout 300 "$BUILD/tests/system/fabric_objects" diw_lo
 run "a peer that is gone" timeout 300 "$BUILD/tests/system/fabric_gone" diw_lo
 run "a peer that is stopped, or restarts" timeout 300 "$BUILD/tests/system/fabric_apart" diw_lo
 check "... to the end" matches "$OUT" '(^|

@@ -350,53 +350,6 @@ static void check_reopened(void)
 	}
 }
 
-#define BINDERS 2
-#define BOUND 500
-
-static uint32_t bind_steps;              /* of both threads */
-
-/* Waits, awake, until the other thread has come as far, so that both bind at the same time. */
-static void bind_together(uint32_t step)
-{
-	__atomic_add_fetch(&bind_steps, 1, __ATOMIC_ACQ_REL);
-	while (__atomic_load_n(&bind_steps, __ATOMIC_ACQUIRE) < step * BINDERS)
-		sched_yield();
-}
-
-static void *binder(void *arg)
-{
-	struct fid_ep *ep[BOUND];
-	uint32_t step = 0;
-
-	for (int round = 0; round < 5; round++) {
-		for (int i = 0; i < BOUND; i++)
-			REQUIRE(fi_endpoint(domain, info, &ep[i], NULL) == 0);
-		for (int i = 0; i < BOUND; i++) {
-			if (i % 10 == 0)
-				bind_together(++step);
-			REQUIRE(fi_ep_bind(ep[i], arg, FI_TRANSMIT) == 0);
-			REQUIRE(fi_ep_bind(ep[i], arg, FI_RECV) == 0);
-		}
-		for (int i = 0; i < BOUND; i++)
-			REQUIRE(fi_close(&ep[i]->fid) == 0);
-	}
-	return NULL;
-}
-
-/* Endpoints of several threads leave a queue unused when they are closed. */
-static void check_binders(void)
-{
-	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_TAGGED };
-	pthread_t thread[BINDERS];
-	struct fid_cq *cq;
-
-	REQUIRE(fi_cq_open(domain, &attr, &cq, NULL) == 0);
-	for (int i = 0; i < BINDERS; i++)
-		REQUIRE(pthread_create(&thread[i], NULL, binder, &cq->fid) == 0);
-	for (int i = 0; i < BINDERS; i++)
-		REQUIRE(pthread_join(thread[i], NULL) == 0);
-	REQUIRE(fi_close(&cq->fid) == 0);
-}
 
 static void *waits_for_completion(void *arg)
 {
@@ -469,72 +422,6 @@ static void check_cancelled_flags(void)
 	REQUIRE(next(&b, &a, &c, NULL) == FI_ECANCELED && c.flags == (FI_RECV | FI_MSG));
 	REQUIRE(fi_trecv(b.ep, in, 8, NULL, FI_ADDR_UNSPEC, 3, 0, &c) == 0 && fi_cancel(&b.ep->fid, &c) == 0);
 	REQUIRE(next(&b, &a, &c, NULL) == FI_ECANCELED && c.flags == (FI_RECV | FI_TAGGED));
-}
-
-/* An open domain in the hints restricts the answer to its device. */
-static void check_open_domain(void)
-{
-	struct fi_info *h = fi_allocinfo(), *found = NULL;
-	struct fid_fabric other = { 0 };
-
-	h->fabric_attr->prov_name = strdup("diwarp");
-	h->domain_attr->domain = domain;
-	REQUIRE(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, h, &found) == 0 && found);
-	for (struct fi_info *i = found; i; i = i->next)
-		REQUIRE(strcmp(i->domain_attr->name, info->domain_attr->name) == 0 && i->domain_attr->domain == domain);
-	fi_freeinfo(found);
-	h->fabric_attr->fabric = fabric;
-	REQUIRE(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, h, &found) == 0 && found->fabric_attr->fabric == fabric);
-	fi_freeinfo(found);
-	h->domain_attr->domain = NULL;
-	h->fabric_attr->fabric = &other;
-	REQUIRE(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, h, &found) == -FI_ENODATA);
-	h->fabric_attr->fabric = NULL;
-	fi_freeinfo(h);
-}
-
-/* An event queue to which something is bound is busy. */
-static void check_bound_events(void)
-{
-	struct fi_eq_attr attr = { .wait_obj = FI_WAIT_NONE };
-	struct fi_av_attr av_attr = { .type = FI_AV_TABLE };
-	struct fid_av *vector;
-	struct fid_eq *eq;
-	struct fid_ep *ep;
-
-	REQUIRE(fi_eq_open(fabric, &attr, &eq, NULL) == 0 && fi_av_open(domain, &av_attr, &vector, NULL) == 0);
-	REQUIRE(fi_endpoint(domain, info, &ep, NULL) == 0 && fi_ep_bind(ep, &eq->fid, 0) == 0);
-	REQUIRE(fi_av_bind(vector, &eq->fid, 0) == 0);
-	REQUIRE(fi_close(&eq->fid) == -FI_EBUSY && fi_close(&ep->fid) == 0);
-	REQUIRE(fi_close(&eq->fid) == -FI_EBUSY && fi_close(&vector->fid) == 0);
-	REQUIRE(fi_close(&eq->fid) == 0);
-}
-
-/* An endpoint and a poll set take no object of another domain, which another lock guards. */
-static void check_other_domain(void)
-{
-	struct fi_cntr_attr cntr_attr = { .events = FI_CNTR_EVENTS_COMP };
-	struct fi_cq_attr cq_attr = { .format = FI_CQ_FORMAT_TAGGED };
-	struct fi_av_attr av_attr = { .type = FI_AV_TABLE };
-	struct fi_poll_attr poll_attr = { 0 };
-	struct fid_domain *inside;
-	struct fid_cntr *cntr;
-	struct fid_poll *poll;
-	struct fid_av *vector;
-	struct fid_cq *cq;
-	struct fid_ep *ep;
-
-	REQUIRE(fi_domain(fabric, info, &inside, NULL) == 0 && fi_endpoint(domain, info, &ep, NULL) == 0);
-	REQUIRE(fi_cq_open(inside, &cq_attr, &cq, NULL) == 0 && fi_av_open(inside, &av_attr, &vector, NULL) == 0);
-	REQUIRE(fi_cntr_open(inside, &cntr_attr, &cntr, NULL) == 0);
-	REQUIRE(fi_poll_open(domain, &poll_attr, &poll) == 0);
-	REQUIRE(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV) == -FI_EINVAL);
-	REQUIRE(fi_ep_bind(ep, &cntr->fid, FI_SEND) == -FI_EINVAL);
-	REQUIRE(fi_ep_bind(ep, &vector->fid, 0) == -FI_EINVAL);
-	REQUIRE(fi_poll_add(poll, &cq->fid, 0) == -FI_EINVAL && fi_poll_add(poll, &cntr->fid, 0) == -FI_EINVAL);
-	REQUIRE(fi_close(&poll->fid) == 0 && fi_close(&ep->fid) == 0);
-	REQUIRE(fi_close(&cq->fid) == 0 && fi_close(&cntr->fid) == 0 && fi_close(&vector->fid) == 0);
-	REQUIRE(fi_close(&inside->fid) == 0);
 }
 
 /* With FI_SELECTIVE_COMPLETION, the receive of a claimed message has a completion only if it asks for one. */
@@ -628,13 +515,9 @@ int main(int argc, char **argv)
 	CHECK(inserted_twice);
 	CHECK(removed);
 	CHECK(reopened);
-	CHECK(binders);
 	CHECK(cancelled);
 	CHECK(cancelled_flags);
 	CHECK(claim_selective);
-	CHECK(other_domain);
-	CHECK(open_domain);
-	CHECK(bound_events);
 	CHECK(closing);
 	CHECK(full);
 	ends_close();
