@@ -135,9 +135,9 @@ static bool rx_exceeds(const struct fi_rx_attr *a)
 
 static bool ep_exceeds(const struct fi_ep_attr *a, uint64_t caps)
 {
-	return a->max_msg_size > GLUE_MSG_MAX || a->tx_ctx_cnt > 1 || a->rx_ctx_cnt > 1 || a->auth_key_size ||
-	       a->max_order_raw_size > GLUE_MSG_MAX || a->max_order_waw_size > GLUE_MSG_MAX ||
-	       a->max_order_war_size > info_war_size(caps);
+	return a->protocol_version > GLUE_VERSION || a->max_msg_size > GLUE_MSG_MAX || a->tx_ctx_cnt > 1 ||
+	       a->rx_ctx_cnt > 1 || a->auth_key_size || a->max_order_raw_size > GLUE_MSG_MAX ||
+	       a->max_order_waw_size > GLUE_MSG_MAX || a->max_order_war_size > info_war_size(caps);
 }
 
 static bool domain_exceeds(const struct fi_domain_attr *a)

@@ -54,6 +54,11 @@ static void check_hints(void)
 		REQUIRE(getinfo_rc() == -FI_ENODATA);
 		*limit[i] = 0;
 	}
+	hints->ep_attr->protocol_version = info->ep_attr->protocol_version;
+	REQUIRE(getinfo_rc() == 0);
+	hints->ep_attr->protocol_version++;
+	REQUIRE(getinfo_rc() == -FI_ENODATA);
+	hints->ep_attr->protocol_version = 0;
 	hints->src_addr = &other;
 	hints->src_addrlen = sizeof other;
 	REQUIRE(getinfo_rc() == -FI_ENODATA);
