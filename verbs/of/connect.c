@@ -179,10 +179,24 @@ struct of_qp *of_rc_find(struct of_context *ctx, uint32_t num)
 	return p && num >> 16 < SLOTS ? p->qps[num >> 16] : NULL;
 }
 
+/* An adapter gives up a peer only after retry_cnt retries of its timeout (InfiniBand Architecture Specification, volume
+ * 1, "Local Ack Timeout": 4.096 us * 2^n). So a program may poll the completions of its other queue pairs first. Here
+ * the end of the stream would report the loss at once, so requests are kept for as long as the retries would take. */
+static int64_t retries_ns(const struct of_qp *qp)
+{
+	int64_t ns = (4096ll << (qp->attr.timeout & 31)) * (qp->attr.retry_cnt + 1);
+
+	if (qp->attr.timeout == 0 || ns > RETRIES_MAX_NS)
+		return RETRIES_MAX_NS;
+	return ns < RETRIES_MIN_NS ? RETRIES_MIN_NS : ns;
+}
+
 void of_rc_claim(struct of_qp *qp)
 {
 	drop_request(qp);
 	qp->claimed = true;
+	if (!qp->rnic)
+		diw_qp_set_retry(qp->diw, retries_ns(qp));
 	diw_qp_confirm(qp->diw, wants_confirmation(qp));
 }
 
@@ -277,18 +291,6 @@ int of_rc_rtr(struct of_qp *qp)
 	of_conn_attr(&a, qp, hello);
 	a.connect.self = is_self(qp);
 	return -diw_connect(qp->diw, qp->ctx->rc->conns.cm, &qp->peer, &a);
-}
-
-/* An adapter gives up a peer only after retry_cnt retries of its timeout (InfiniBand Architecture Specification, volume
- * 1, "Local Ack Timeout": 4.096 us * 2^n). So a program may poll the completions of its other queue pairs first. Here
- * the end of the stream would report the loss at once, so requests are kept for as long as the retries would take. */
-static int64_t retries_ns(const struct of_qp *qp)
-{
-	int64_t ns = (4096ll << (qp->attr.timeout & 31)) * (qp->attr.retry_cnt + 1);
-
-	if (qp->attr.timeout == 0 || ns > RETRIES_MAX_NS)
-		return RETRIES_MAX_NS;
-	return ns < RETRIES_MIN_NS ? RETRIES_MIN_NS : ns;
 }
 
 /* Sets the limits of the sender's rnr_retry and the receiver's min_rnr_timer. A Send can fail because its peer has no

@@ -14,11 +14,11 @@
 
 /* ---- Translation ---- */
 
-/* Verbs distinguish the request that could not be delivered from the flushed requests behind it; diw.h flushes all of
- * them. */
+/* A channel adapter distinguishes the request that could not be delivered from the flushed requests behind it. diw.h
+ * flushes all of them, as an RNIC does. */
 static enum ibv_wc_status wc_failed(struct of_cq *cq, const struct diw_wc *wc, enum ibv_wc_status status)
 {
-	bool first = of_qp_failed(of_context(cq->cq.context), wc->qp_num);
+	bool first = of_qp_failed(of_context(cq->cq.context), wc->qp_num) && !of_is_rnic(cq->cq.context);
 
 	return first && wc->status == DIW_WC_FLUSHED && wc->opcode != DIW_WC_RECV ? IBV_WC_RETRY_EXC_ERR : status;
 }

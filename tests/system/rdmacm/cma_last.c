@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * librdmacm.so.1: the last message of a peer that disconnects. A program that polls completions, and then events, gets
- * the message before the event of the end. A program that gets the event first still finds the message.
+ * the message before the event of the end. A program that gets the event first still finds the message. A Send that the
+ * program posts meanwhile fails later than both.
  */
 #include "tests/system/rdmacm/cma_kit.h"
 
 #define TIMES 20
+#define RETRIES_S 1.0                   /* the time that retries take */
 #define LATE_S 0.002                    /* the event of the end comes this much later than the end is known */
 
 static struct rdma_event_channel *srv, *cli;
@@ -162,6 +164,44 @@ static void left_behind(uint16_t port)
 	CHECK(destroy(b) == 0, "its other end goes");
 }
 
+/* The status of the Send that B posted at BEGIN, and how long it took. */
+static enum ibv_wc_status send_status(struct rdma_cm_id *b, double begin, double *took)
+{
+	double until = seconds() + SOON_MS / 1000;
+	struct ibv_wc wc = { .status = IBV_WC_GENERAL_ERR };
+
+	while (ibv_poll_cq(b->send_cq, 1, &wc) == 0 && seconds() < until)
+		;
+	*took = seconds() - begin;
+	return wc.status;
+}
+
+/* A Send to a peer that has left. A channel adapter repeats it for some time, unless the program disconnects, too. An
+ * RNIC flushes it. */
+static void left_already(uint16_t port, bool disconnects)
+{
+	bool rnic = diw_port_is_rnic();
+	enum ibv_wc_status status;
+	struct rdma_cm_id *a, *b;
+	double begin, took;
+
+	CHECK(connect_pair(port, NULL, &a, &b), "a connection");
+	rdma_disconnect(a);
+	CHECK(comes(cli, RDMA_CM_EVENT_DISCONNECTED), "a peer leaves");
+	begin = seconds();
+	CHECK(rdma_post_send(b, NULL, out, sizeof out, out_mr, IBV_SEND_SIGNALED) == 0, "a Send to it");
+	CHECK(comes(srv, RDMA_CM_EVENT_DISCONNECTED), "that the peer has left is told");
+	if (disconnects)
+		rdma_disconnect(b);
+	status = send_status(b, begin, &took);
+	if (rnic || disconnects)
+		CHECK(status == IBV_WC_WR_FLUSH_ERR && took < RETRIES_S / 2, "the Send is flushed");
+	else
+		CHECK(status == IBV_WC_RETRY_EXC_ERR && took > RETRIES_S / 2, "the Send fails after retries");
+	destroy(a);
+	destroy(b);
+}
+
 int main(void)
 {
 	struct rdma_cm_id *l;
@@ -173,6 +213,8 @@ int main(void)
 	late(port);
 	lent(port, false);
 	lent(port, true);
+	left_already(port, true);
+	left_already(port, false);
 	if (getenv("DIW_TEST_FULL"))
 		left_behind(port);
 	CHECK(rdma_dereg_mr(out_mr) == 0 && rdma_dereg_mr(in_mr) == 0 && rdma_destroy_id(l) == 0, "all go");
