@@ -151,7 +151,7 @@ int diw_dev_close(struct diw_dev *dev);
 
 enum diw_event_type {
 	DIW_EVENT_QP_ERROR,          /* the queue pair's error queue (diw_qp_error_get) has an entry */
-	DIW_EVENT_SRQ_LIMIT,         /* fewer receives are posted than the limit; the limit is now 0 */
+	DIW_EVENT_SRQ_LIMIT,         /* a message took a receive, and fewer than the limit are left; it is now 0 */
 	DIW_EVENT_MTU_CHANGE,        /* a path's MTU became smaller; later segments are cut to it */
 	DIW_EVENT_OVERRUN,           /* events, or entries of qp's error queue, were lost: they were not fetched */
 	DIW_EVENT_LAST_WQE,          /* with an SRQ, in state ERROR: it takes no receive any more */
@@ -217,8 +217,8 @@ struct diw_mr_attr {
  * the memory of each. A random STag cannot be guessed; a chosen one can. Only the Q_Key and attr.peer, whose address
  * others can forge, protect such a region: give it no more access than the group needs. A device has at most one region
  * for an index, whatever the keys.
- * -EINVAL empty, wraps, unknown access, REMOTE_WRITE or GROUP_WRITE without LOCAL_WRITE, an STag that is not to be
- * chosen; -EEXIST the chosen STag's index is in use on this device; -ENOMEM. */
+ * -EINVAL empty, longer than 2^48 bytes, wraps, unknown access, REMOTE_WRITE, REMOTE_ATOMIC or GROUP_WRITE without
+ * LOCAL_WRITE, an STag that is not to be chosen; -EEXIST the chosen STag's index is in use on this device; -ENOMEM. */
 int diw_mr_reg(struct diw_pd *pd, void *addr, size_t length, unsigned access, struct diw_mr **mr);
 int diw_mr_reg_attr(struct diw_pd *pd, const struct diw_mr_attr *attr, struct diw_mr **mr);
 /* When the call returns, the library does not touch the memory any more. Open records on it are closed, later segments
@@ -309,16 +309,16 @@ struct diw_wc {
 };
 struct diw_range { uint32_t off, len; };        /* offset in the message, length; bytes */
 
-/* DEPTH completions at least; CHANNEL may be NULL. A completion queue never overruns. While it is full, send requests
- * wait in their queue and records wait in their table. Messages that arrive wait (RC, RD), or are dropped and counted.
- */
+/* Room for DEPTH completions at least, 1 .. 2^22. CHANNEL may be NULL; CTX is what diw_cq_ctx() returns. A completion
+ * queue never overruns. While it is full, send requests wait in their queue and records wait in their table. Messages
+ * that arrive wait (RC, RD), or are dropped and counted. -EINVAL: DEPTH, or a channel of another device; -ENOMEM. */
 int diw_cq_create(struct diw_dev *dev, uint32_t depth, struct diw_channel *channel, void *ctx, struct diw_cq **cq);
 int diw_cq_destroy(struct diw_cq *cq);          /* -EBUSY while a queue pair uses it */
-/* Room for DEPTH completions at least from now on. -EINVAL also: more than that are there now. */
+/* Room for DEPTH completions at least from now on. -EINVAL: DEPTH, or more than that are there now; -ENOMEM. */
 int diw_cq_resize(struct diw_cq *cq, uint32_t depth);
 /* The completions of QP that are in CQ vanish, their maps with them. */
 int diw_cq_forget(struct diw_cq *cq, const struct diw_qp *qp);
-uint32_t diw_cq_depth(const struct diw_cq *cq);
+uint32_t diw_cq_depth(const struct diw_cq *cq);        /* how many it has room for */
 void *diw_cq_ctx(const struct diw_cq *cq);
 
 /* Take up to N completions and return how many; 0: the timeout passed. diw_cq_poll() spins, for the lowest latency.
@@ -363,7 +363,7 @@ struct diw_qp_dgram_attr {
 	struct diw_addr local;       /* ip all zero: the device's first address; port 0: the kernel chooses */
 	struct diw_addr peer;        /* UC: the one peer; port 0: diw_qp_set_peer() names it later */
 	uint32_t qkey;               /* arriving segments with another Q_Key are dropped */
-	uint32_t rcvbuf;             /* bytes of receive buffer asked of the kernel */
+	uint32_t rcvbuf;             /* bytes of receive buffer asked of the kernel; > 0 */
 	bool any_addr;               /* bind to the wildcard address; answers leave from the address that was asked */
 	bool broadcast;              /* sends to broadcast addresses are allowed */
 	bool grh;                    /* UD: the first 40 bytes of every receive are for the header that the message came
@@ -371,11 +371,10 @@ struct diw_qp_dgram_attr {
 	bool record_close_last;      /* a message whose last segment is lost is never reported (thesis section 6.6.1) */
 	enum diw_record_mode record_mode;
 	int64_t reorder_window_ns;   /* 0: a record closes as soon as its last segment or a later message has come */
-	int64_t record_timeout_ns;   /* > 0 */
-	int64_t reasm_timeout_ns;    /* > 0 */
-	int64_t read_timeout_ns;     /* 0: a multiple of the measured round trip */
-	uint32_t max_sources;        /* peers with state at a time */
-	uint32_t max_records;        /* records that are open, not polled yet, or whose map is not released */
+	int64_t record_timeout_ns, reasm_timeout_ns;         /* > 0 */
+	int64_t read_timeout_ns;     /* UD, of a Read that has none; 0: 8 times what Reads took lately, 50 ms to 10 s */
+	uint32_t max_sources;        /* peers with state at a time, 1 .. 2^20 */
+	uint32_t max_records;        /* records that are open, not polled, or whose map is not released, 1 .. 2^20 */
 	uint64_t reserved[4];        /* 0 */
 };
 struct diw_qp_rc_attr {
@@ -408,8 +407,8 @@ struct diw_qp_attr {
 	uint32_t max_sge;            /* 1 .. DIW_MAX_SGE; both queues */
 	uint32_t max_inline;         /* 0 .. DIW_MAX_INLINE */
 	uint32_t num;                /* wc.qp_num of its completions; 0: the queue pair's own number */
-	uint32_t mulpdu;             /* bytes of a DDP segment. 0: what the MTU allows; RC: 65535, which the kernel cuts
-	                              * into packets. More than the MTU allows: IP fragments */
+	uint32_t mulpdu;             /* bytes of a DDP segment, 128 .. 65503 (RD: 65467, RC: 65535); 0: what the MTU
+	                              * allows, RC: 65535. Longer ones become IP fragments, or TCP segments */
 	uint64_t rate_limit;         /* bytes a second of segments, answers to Reads included; 0: none */
 	uint32_t rate_burst;         /* bytes that may leave at once; a smaller burst keeps below the limit */
 	bool sq_sig_all;             /* every send request completes, signalled or not */
@@ -420,8 +419,7 @@ struct diw_qp_attr {
 	struct diw_qp_rd_attr rd;            /* read where the type is RD */
 	uint32_t weight;             /* 1 .. DIW_MAX_WEIGHT; 1. See diw_dev_set_arbiter() */
 };
-/* The defaults: UD, depths 128, 4 entries, inline 128, a window of 1 ms, timeouts of 100 ms, 16384 sources and records,
- * 4 MiB, RNR 5 s. */
+/* UD, depths 128, 4 entries, inline 128, window 1 ms, timeouts 100 ms, 16384 sources and records, 4 MiB, RNR 5 s. */
 #define DIW_QP_ATTR_INIT { \
 	.size = sizeof(struct diw_qp_attr), .type = DIW_QP_UD, \
 	.sq_depth = 128, .rq_depth = 128, .max_sge = 4, .max_inline = 128, .rate_burst = 256 << 10, \
@@ -469,15 +467,16 @@ struct diw_qp_info {
 	uint32_t num;                /* the attribute num, or kind << 16 | port: 0 and UDP's, RC: 1 and TCP's */
 	enum diw_qp_state state;
 	struct diw_addr local;
-	struct diw_addr peer;        /* UC, RC when connected */
+	struct diw_addr peer;        /* UC: its one peer; RC: of the connection; else zeros */
 	uint16_t ird, ord;           /* RC, as negotiated */
 	bool crc, rfc7306;           /* RC: CRC-32C is on; the peer takes immediates and atomics */
 	bool leaving;                /* RC, after diw_leave(): TCP has not taken all that was executed */
 	bool sq_busy;                /* a send request has begun and is not complete */
-	uint32_t mulpdu, rcvbuf;
-	uint16_t epoch;
-	uint32_t sq_pending, rq_posted;
-	uint32_t sources, records_open, records_held, reasm_open, reads_open;
+	uint32_t mulpdu, rcvbuf;     /* bytes: of a DDP segment; UD, UC, RD: of receive buffer, as the kernel counts */
+	uint16_t epoch;              /* UD, UC, RD */
+	uint32_t sq_pending, rq_posted;      /* send requests not executed, RC: not complete; posted receives */
+	uint32_t sources, records_open, records_held;        /* peers with state; records open; closed, not released */
+	uint32_t reasm_open, reads_open;     /* Sends in reassembly; UD, RC: Reads and, on RC, atomics outstanding */
 	size_t memory;               /* bytes of state of peers */
 };
 int diw_qp_query(struct diw_qp *qp, struct diw_qp_info *info);
@@ -576,15 +575,16 @@ struct diw_recv_wr {
 /* Post a list. The call stops at the first request that cannot be posted and stores it in *BAD, which may be NULL. A
  * send request completes when the lower layer has taken it; on RC in the order of the posts. On RD it completes when
  * the destination has taken it, in the order of the posts to that destination. In state ERROR requests are flushed. A
- * post that follows another one at once may leave its request to the next call, or for 0.4 ms to the progress thread.
+ * post that follows another one at once may leave its request to the next call, or to the progress thread for 0.4 ms.
  * -ENOMEM: the queue is full. -EINVAL. -EMSGSIZE: longer than such a message may be. -EAFNOSUPPORT: UD, RD: the
  * destination is of another version of IP than the queue pair. -ENOTCONN: RC in state IDLE. -EOPNOTSUPP: an immediate
  * or an atomic to a peer that has not said yet that it takes them; a Read or an atomic where ORD is 0. */
 int diw_post_send(struct diw_qp *qp, const struct diw_send_wr *wr, const struct diw_send_wr **bad);
 int diw_post_recv(struct diw_qp *qp, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad);
 
-/* A shared receive queue. LIMIT > 0: one DIW_EVENT_SRQ_LIMIT when fewer than LIMIT receives are posted. */
+/* A shared queue of DEPTH receives, 1 .. 65536, of up to MAX_SGE entries, 1 .. DIW_MAX_SGE. -EINVAL, -ENOMEM. */
 int diw_srq_create(struct diw_pd *pd, uint32_t depth, uint32_t max_sge, void *ctx, struct diw_srq **srq);
+/* One DIW_EVENT_SRQ_LIMIT when a message takes a receive and fewer than LIMIT are left. -EINVAL: it exceeds depth. */
 int diw_srq_set_limit(struct diw_srq *srq, uint32_t limit);
 struct diw_srq_info { uint32_t posted, limit; };
 int diw_srq_query(struct diw_srq *srq, struct diw_srq_info *info);
