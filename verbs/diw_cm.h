@@ -21,7 +21,7 @@ struct diw_cm;                       /* an event channel of connection managemen
 struct diw_listener;
 struct diw_conn_req;                 /* a peer's request; diw_accept() or diw_reject() ends it */
 
-int diw_cm_create(struct diw_dev *dev, struct diw_cm **cm);     /* -EMFILE, -EAGAIN: no thread */
+int diw_cm_create(struct diw_dev *dev, struct diw_cm **cm);     /* -EMFILE, -ENOMEM, -EAGAIN: no thread */
 /* -EBUSY while a listener, a request without answer or a connected queue pair uses it. */
 int diw_cm_destroy(struct diw_cm *cm);
 /* Readable when an event is there. */
@@ -62,7 +62,7 @@ struct diw_conn_attr {
 	uint8_t dscp;                /* of the packets, 0 .. 63 */
 	unsigned rtr;                /* ways that may be chosen, enum diw_rtr; 0: the initiator must send first */
 	unsigned keepalive_s;        /* a peer that is silent for this many seconds is probed, and given up after three
-	                              * times that; 0: never */
+	                              * times that; 0: never; more than 32767 counts as 32767 */
 	int64_t timeout_ns;          /* until established; > 0 */
 	char congestion[16];         /* TCP's congestion control, as of the kernel's list; "": the system's, within
 	                              * one host cubic if it may be chosen */
@@ -107,23 +107,26 @@ struct diw_listen_attr {
 	struct diw_addr local;       /* ip zero: every address; port 0: the kernel chooses */
 	void *ctx;
 	bool v6only;                 /* ip zero: every address of IPv6 */
-	int backlog;                 /* requests that wait for diw_accept(), 1 .. 65535; more are refused */
-	uint32_t max_halfopen;       /* connections whose request has not come yet, and at most a quarter of
-				      * RLIMIT_NOFILE; more wait in the kernel */
-	int64_t request_timeout_ns;  /* for the request of a connection, and for diw_accept() */
+	int backlog;                 /* requests that wait for diw_accept(), 1 .. 65535; further ones are reset */
+	uint32_t max_halfopen;       /* connections whose request has not come yet, > 0. The limit is a quarter of
+				      * RLIMIT_NOFILE if that is less. Further connections wait in the kernel, until one
+				      * has sent its request, or the oldest is 1 s old and is reset */
+	int64_t request_timeout_ns;  /* how long a connection may take to send its request, and how long a request waits
+				      * for diw_accept(); > 0 */
 };
 /* The defaults: 128, 1024, 10 s. */
 #define DIW_LISTEN_ATTR_INIT { \
 	.size = sizeof(struct diw_listen_attr), .backlog = 128, .max_halfopen = 1024, \
 	.request_timeout_ns = 10000000000, \
 }
-/* -EINVAL, and the errors of socket(2) and bind(2), such as -EADDRINUSE and -EMFILE. */
+/* -EINVAL, -ENOMEM, and the errors of socket(2) and bind(2), such as -EADDRINUSE and -EMFILE. */
 int diw_listen(struct diw_cm *cm, const struct diw_listen_attr *attr, struct diw_listener **listener);
 struct diw_listener_info {
 	struct diw_addr local;
-	uint32_t halfopen, waiting;
-	uint64_t requests, refused;  /* requests that came; that exceeded the backlog */
-	uint64_t timeouts, malformed;        /* connections that were too slow; requests that are not MPA's */
+	uint32_t halfopen, waiting;  /* connections without a request; requests without an answer */
+	uint64_t requests, refused;  /* requests that became events; that exceeded the backlog */
+	uint64_t timeouts, malformed;        /* connections and requests that were too late, or made room for a newer
+				      * connection; requests that are not MPA's */
 	uint64_t starved;            /* times that a connection found no descriptor or no memory, and waits */
 };
 int diw_listener_query(struct diw_listener *listener, struct diw_listener_info *info);
