@@ -47,7 +47,7 @@
 #define GLUE_IOV 4u                      /* vectors of one operation */
 /* Operations of a domain that exist at a time, unexpected messages included. */
 #define GLUE_OPS (1u << GLUE_OP_BITS)
-/* Of these, those that no call of the application takes, but for a message that has come: what arrives needs some. */
+/* Of these, the last ones are kept for messages that arrive, and for calls that receive a message that has arrived. */
 #define GLUE_OPS_KEPT 2048u
 /* Operations that a received Send needs at most: one for each of its messages, and one while it waits. */
 #define GLUE_SEND_OPS (1 + GLUE_PACK / GLUE_HDR_MIN)
@@ -312,7 +312,7 @@ struct glue_ep {
 	uint32_t missing;                /* receives without a buffer */
 	const struct glue_peer *packs;   /* the last post is a Send to it that takes further messages; or NULL */
 	uint64_t dropped[GLUE_DROPS];
-	int counter[GLUE_COUNTS];        /* indices of the queue pairs' counters of the same, which diw stat shows */
+	int counter[GLUE_COUNTS];        /* indices of the queue pairs' counters fabric_*, by glue_drop or GLUE_HELD */
 };
 
 extern struct fi_provider diw_glue_provider;

@@ -23,14 +23,15 @@ enum glue_kind {
 	GLUE_ATOMIC,                     /* an operation on registered memory, with its operands */
 	GLUE_RESULT,                     /* the answer to ATOMIC */
 	GLUE_HOLD,                       /* send no eager messages, or (RESUME) send them again */
-	GLUE_GONE,                       /* the addressee is gone for the sender, or (ASK) the question whether it is */
+	GLUE_GONE,                       /* the addressee is gone for the sender; ASK: is the sender gone for the
+					  * addressee? */
 	GLUE_KINDS,
 };
 
 enum glue_flags {
 	GLUE_TAGGED = 1,                 /* EAGER, RTS: the tag is valid */
 	GLUE_IMM = 2,                    /* EAGER, RTS: with remote CQ data */
-	GLUE_REPORT = 4,                 /* EAGER, DATA of this RTS: FIN answers when the message is in the buffer */
+	GLUE_REPORT = 4,                 /* EAGER, RTS: FIN answers when the message is in the buffer, or discarded */
 	GLUE_FETCH = 8,                  /* ATOMIC: the answer contains the old values */
 	GLUE_READABLE = 16,              /* RTS: the receiver may read the octets from the sender's memory */
 };

@@ -61,7 +61,7 @@ extern const struct glue_port_ops diw_glue_port_rd, diw_glue_port_rc;
 
 /* ---- port.c ---- */
 void diw_glue_queue_init(struct glue_queue *q);
-/* EP's requests have ended: no peer, which other endpoints may know, has them any more. */
+/* EP's requests have ended: takes them off the counts of their peers, which other endpoints may know, too. */
 void diw_glue_port_forget(struct glue_ep *ep);
 
 #endif

@@ -34,7 +34,7 @@ struct rc_conn {
 	struct diw_conn_req *called;     /* the peer's such request, which is answered when the outcome is known */
 	struct diw_addr source;          /* UP: the peer's end of the stream */
 	uint64_t instance;               /* of the peer's endpoint; 0: not known */
-	uint32_t inserts;                /* of the peer when the connection began */
+	uint32_t inserts;                /* of the peer when the connection began, or was lost */
 	uint32_t sending, buffers;       /* its requests and buffers in the send queue */
 	int err;
 };
