@@ -154,8 +154,8 @@ void diw_glue_progress(struct glue_domain *d)
 		diw_glue_port_poll(diw_container(n, struct glue_ep, link));
 }
 
-/* ---- fork(2): no other thread holds a domain's lock at the fork, so that all are free in the child. A thread that
- * waits for one has its turn, which the child gives to nobody. ---- */
+/* ---- fork(2): the thread that forks holds the locks of all domains, and releases them in the child. A thread that
+ * waits for a lock holds `turn`, and does not exist in the child, so the child makes `turn` anew. ---- */
 
 static pthread_mutex_t domains_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct diw_list domains = { &domains, &domains };
