@@ -280,7 +280,6 @@ static struct fi_ops domain_fi_ops = {
 
 int diw_glue_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **out, void *ctx)
 {
-	const struct diw_dev_attr inl = { .progress = DIW_PROGRESS_DEFAULT };
 	struct glue_domain *d = calloc(1, sizeof *d);
 	int rc;
 
@@ -306,7 +305,7 @@ int diw_glue_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct
 	rc = diw_arena_init(&d->arena, diw_pool_bytes(sizeof(struct glue_op), GLUE_OPS));
 	if (rc == 0) {
 		diw_pool_init(&d->ops, &d->arena, sizeof(struct glue_op), GLUE_OPS);
-		rc = diw_dev_open(info->domain_attr->name, &inl, &d->dev);
+		rc = diw_dev_open(info->domain_attr->name, NULL, &d->dev);
 	}
 	if (rc == 0)
 		rc = diw_pd_alloc(d->dev, &d->pd);

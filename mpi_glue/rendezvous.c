@@ -13,11 +13,6 @@
 
 #define GLUE_STATUSES 4096u              /* error numbers are smaller */
 
-static bool errno_waits(int rc)
-{
-	return rc == -FI_EAGAIN;
-}
-
 /* Registers LEN octets of the buffer for the peer alone, and names them in the header. False: not possible. An STag
  * cannot be bound to an address that is not known yet. */
 static bool op_register(struct glue_op *op, uint64_t len, unsigned access)
@@ -236,7 +231,7 @@ void diw_glue_request_done(struct glue_op *op, int err)
 		requests_end(op);
 }
 
-static int data_post_record(struct glue_op *op)
+static int data_post_writes(struct glue_op *op)
 {
 	while (op->posted < op->want) {
 		uint64_t left = op->want - op->posted;
@@ -277,7 +272,7 @@ static int todo_run(struct glue_op *op)
 	case GLUE_TODO_FIN:              /* OP ends before it is acknowledged */
 		return diw_glue_port_send(op->ep, op->peer, &op->hdr, NULL, 0, 0, NULL, false);
 	case GLUE_TODO_DATA:
-		return op->hdr.stag ? data_post_record(op) : data_post_sends(op);
+		return op->hdr.stag ? data_post_writes(op) : data_post_sends(op);
 	case GLUE_TODO_READ:
 	case GLUE_TODO_RMA:
 		return diw_glue_rma_run(op);
@@ -297,7 +292,7 @@ bool diw_glue_resume(struct glue_op *op)
 {
 	int rc = todo_run(op);
 
-	if (errno_waits(rc))
+	if (rc == -FI_EAGAIN)
 		return false;
 	diw_glue_unpend(op);
 	if (rc < 0)
