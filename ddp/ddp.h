@@ -121,7 +121,7 @@ struct diw_ddp_ulp {
 	void (*down)(void *ctx, uint16_t fault, int errnum, uint64_t now);
 	/* Datagrams: segments were refused, see struct diw_link_up. */
 	void (*refused)(void *ctx, uint32_t first, uint32_t n, int errnum);
-	/* Reliable datagrams: the same. */
+	/* Reliable datagrams: see struct diw_link_up. */
 	void (*acked)(void *ctx, uint32_t first, uint32_t n);
 	int (*payload)(void *ctx, void *owner, uint32_t at, uint32_t len, struct iovec *iov);
 	void (*rejected)(void *ctx, uint32_t number, uint16_t fault);
@@ -327,10 +327,10 @@ static inline uint32_t diw_ddp_mulpdu(const struct diw_ddp *d, const struct diw_
 {
 	return d->link->ops->mulpdu(d->link, dst);
 }
-/* Datagrams: segments that the link has taken; octets of its receive buffer. */
-static inline uint32_t diw_ddp_taken(const struct diw_ddp *d) { return d->link->taken; }
 /* Reliable datagrams: looks at an acknowledgement that waits for the next poll. */
 static inline void diw_ddp_take_acks(struct diw_ddp *d) { d->link->ops->take_acks(d->link); }
+/* Datagrams: segments that the link has taken; octets of its receive buffer. */
+static inline uint32_t diw_ddp_taken(const struct diw_ddp *d) { return d->link->taken; }
 static inline uint32_t diw_ddp_rcvbuf(const struct diw_ddp *d) { return d->link->dgram->rcvbuf; }
 static inline bool diw_ddp_is_dgram(const struct diw_ddp *d) { return d->dg; }
 static inline uint64_t diw_ddp_record_timeout(const struct diw_ddp *d) { return d->cfg.record_timeout; }

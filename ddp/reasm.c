@@ -74,7 +74,7 @@ static void reasm_evict(struct diw_ddp *d, struct diw_reasm *m, uint64_t now)
 
 /* Unfinished messages hold at most four receives of one source, and half of all receives. A source sends one message
  * after the other. So if it exceeds its share, its oldest message has lost segments, and is given up. A message of
- * another source is given up only if it makes no progress. NULL: there is room. */
+ * another source is given up only if it makes no progress. *VICTIM: what is to be given up, or NULL. */
 static uint16_t find_victim(struct diw_ddp *d, struct diw_source *src, uint64_t now, struct diw_reasm **victim)
 {
 	uint32_t held = d->dg->reasms.nopen, half = (diw_ddp_recv_posted(d) + held) / 2;

@@ -181,8 +181,9 @@ static void begin_closing(struct diw_ddp *d, struct diw_record *r, uint64_t now)
 	diw_list_add_tail(&d->dg->records.closing, &r->timer);
 }
 
-/* A source sends tagged messages in MSN order. A segment of a later message says that the earlier ones have been sent.
- * For those before the newest, the newest's first segment has said so. */
+/* A source sends tagged messages in MSN order. So the first segment of a message that is newer than all others says
+ * that the newest one before it has been sent whole, and the record of that one begins to close. Older records began to
+ * close when that one became the newest. */
 static void note_msn(struct diw_ddp *d, struct diw_source *src, uint32_t msn, uint64_t now)
 {
 	struct diw_record *r;

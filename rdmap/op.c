@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The table of RDMAP opcodes: its queue, its target, its limits and its flags. */
+/* The table of RDMAP opcodes: for each, the queue and target of its messages, their greatest length, and flags. */
 #include "rdmap/int.h"
 
 /* RFC 5040 section 4.3, RFC 7306 section 4 and docs/ud-profile.md. Each type says which of these opcodes it takes. */

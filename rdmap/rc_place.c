@@ -2,9 +2,9 @@
 /*
  * Placement at the peer (docs/rc-wire.md section 7.2). TCP does not prove placement. The proof is a Response to a Read
  * or atomic that was sent behind the message, or a placement word: a count of placed messages in the header of a
- * message from the peer. A message whose word asks for an answer gets it in the next message of the program, if the
- * program answered the last such message so. Otherwise the answer is a Write of no octets, at once. A peer without
- * placement words is asked by a Read of no octets.
+ * message from the peer. A word may ask for an answer. The answer is in the next message of the program, if the program
+ * has answered each of the last DIW_RDMAP_STEADY such words by a message of its own. Otherwise the answer is a Write of
+ * no octets, at once. A peer without placement words is asked by a Read of no octets.
  */
 #include <errno.h>
 

@@ -344,7 +344,7 @@ struct diw_rdmap_rc_attr {
 int diw_rdmap_rc_begin(struct diw_rdmap *r, const struct diw_rdmap_rc_attr *a);  /* -ENOMEM */
 int diw_rdmap_snap_pool_new(struct diw_rdmap_snap_pool **out);  /* -ENOMEM */
 void diw_rdmap_snap_pool_free(struct diw_rdmap_snap_pool *p);   /* NULL: does nothing */
-/* RC: drops all answers. */
+/* RC: drops all copies of memory that answers were to send (rdmap/rc_snap.c). */
 void diw_rdmap_snap_clear(struct diw_rdmap *r);
 void diw_rdmap_fini(struct diw_rdmap *r);
 /* Returns the instance to its initial state; all peers are forgotten. -ENOMEM: nothing has changed. */
