@@ -157,8 +157,11 @@ void diw_dgram_unplace(struct diw_dgram_reach *r, uint8_t *p, uint32_t len);
 
 /* llp/udp.c */
 int diw_udp_open(const struct diw_dgram_attr *attr, struct diw_dgram **d);
+
+/* llp/udp_probe.c */
 struct diw_udp_offload { bool gso, gro; };
-/* The result of a test over loopback, made once in a process. DIWARP_OFFLOAD=none|gso|gro restricts it. */
+/* The result of a test over loopback, made once in a process. DIWARP_OFFLOAD=none|gso|gro restricts it; all, the
+ * default, does not. */
 struct diw_udp_offload diw_udp_offload(void);
 
 /* llp/uring.c: the same over io_uring. */
@@ -166,12 +169,14 @@ int diw_uring_open(const struct diw_dgram_attr *attr, struct diw_dgram **d);
 /* 0: io_uring works here; else -errno (-EOPNOTSUPP: built without liburing). */
 int diw_uring_try(void);
 
-/* llp/impair.c */
+/* llp/impair_spec.c */
 struct diw_impair_spec;
 /* Parses "loss=1%,reorder=0.5%,delay=200us,seed=7" (grammar: diwarp(7)). Returns 0, or -EINVAL with a message in
  * err. */
 int diw_impair_parse(const char *text, struct diw_impair_spec **spec, char *err, size_t errlen);
 void diw_impair_spec_free(struct diw_impair_spec *spec);
+
+/* llp/impair.c */
 /* Wraps LOWER, owns it and closes it. SPEC NULL: idle, bursts pass unchanged. */
 int diw_impair_open(struct diw_dgram *lower, const struct diw_impair_spec *spec, struct diw_dgram **d);
 /* Is told of a lost datagram: the LEN bytes of IOV from byte OFF on. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Writes a pcapng file (draft-ietf-opsawg-pcapng) of IP packets: one section, one interface, nanoseconds, one comment a
- * packet. When the file cannot be written any more, it ends with its last whole packet. No thread waits for a disk
- * except in write(2).
+ * packet. When the file cannot be written any more, it ends with its last whole packet. Packets are written from a
+ * buffer by write(2); no call waits until the disk has them.
  */
 #ifndef DIW_LLP_PCAPNG_H
 #define DIW_LLP_PCAPNG_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Definitions that the files of the UDP dgrams (llp/udp.c, llp/uring.c) share. */
+/* Definitions that the files of the UDP dgrams (llp/udp*.c, llp/uring*.c) share. */
 #ifndef DIW_LLP_UDP_H
 #define DIW_LLP_UDP_H
 
@@ -116,7 +116,7 @@ struct diw_udp {
 int diw_udp_send(struct diw_dgram *d, const struct diw_dgram_burst *b, int n, uint64_t now);
 uint64_t diw_udp_deadline(struct diw_dgram *d);
 uint32_t diw_udp_mtu(struct diw_dgram *d, const struct diw_addr *dst);
-bool diw_udp_own(struct diw_dgram *d, const struct diw_addr *addr);
+bool diw_udp_own(struct diw_dgram *d, const struct diw_addr *addr);      /* llp/udp.c */
 void diw_udp_from(struct diw_dgram *d, const struct diw_addr *local);
 int diw_udp_tx_kept(struct diw_udp *u);      /* sends the kept part of a burst; 0: sent, -EAGAIN: still kept */
 bool diw_udp_learn_mtu(struct diw_udp *u, const struct diw_addr *dst);   /* true: the MTU became smaller */
@@ -164,7 +164,7 @@ int diw_udp_socket(struct diw_udp *u, const struct diw_dgram_attr *attr);
 bool diw_udp_hot(struct diw_udp *u, const struct diw_dest *peer);
 /* Sets whether FD has GRO, if it may be used at all (diw_udp_offload()). */
 void diw_udp_gro(int fd, bool on);
-void diw_udp_end(struct diw_udp *u);            /* closes the sockets */
+void diw_udp_end(struct diw_udp *u);            /* llp/udp.c: closes the sockets */
 /* All datagrams that came to hot_fd before it was connected have been received. */
 void diw_udp_hot_alone(struct diw_udp *u);
 /* The address in the socket's family: a dual-stack socket has the v4-mapped address of an IPv4 peer. */
