@@ -34,7 +34,7 @@ struct diw_arbiter {
 	struct diw_list spent;       /* queue pairs without, or of a class that is blocked */
 	uint64_t round, round_at;    /* number of the round, and when it began */
 	uint32_t top;                /* the largest weight of those that compete */
-	uint64_t low_at;             /* DIW_ARBITER_BLOCKING: the last round of all classes */
+	uint64_t low_at;             /* DIW_ARBITER_BLOCKING: when the last round of all classes began */
 };
 
 void diw_arbiter_init(struct diw_arbiter *a);

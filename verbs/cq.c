@@ -400,8 +400,9 @@ static int cq_take(struct diw_cq *cq, struct diw_wc *wc, int n)
 	return (int)taken;
 }
 
-/* Does the work of a poll, unless another thread is doing it. Runs at most SPINS steps, until there is a completion or
- * another thread has something to send. That thread also serves the starved queue pairs before it returns. */
+/* Does the work of a poll, unless another thread holds the lock. Runs at most SPINS steps, until there is a completion
+ * or another thread has something to send. If the lock is held while queue pairs wait for room in CQ, its holder runs
+ * the members when it unlocks (diw_engine_lock_or_leave()). */
 static void try_steps(struct diw_cq *cq, uint64_t now, int spins)
 {
 	struct diw_engine *e = &cq->dev->engine;

@@ -10,8 +10,9 @@ struct diw_channel {
 	struct diw_list events;      /* completion queues with an event */
 	struct diw_deferred sync;    /* deferred update of the descriptor */
 	int fd;                      /* an eventfd; readable while `events` is not empty */
-	bool signalled;              /* it is */
-	bool fresh;                  /* it must be written to for an event */
+	bool signalled;              /* the descriptor is readable */
+	bool fresh;                  /* an event came since the last update: the descriptor is written to even if it is
+				      * readable, for EPOLLET */
 	atomic_bool given;           /* the application has asked for the descriptor */
 	uint8_t ready;               /* consecutive events that diw_channel_get() found when it was called */
 	atomic_bool polled;          /* by that, the application seems to sleep on the descriptor */

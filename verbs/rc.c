@@ -14,14 +14,14 @@
 #include "verbs/confirm.h"
 #include "verbs/qp.h"
 
-/* The time that the peer has to end its half, after diw_disconnect() and after a Terminate. A reset could overtake the
- * Terminate. */
+/* The time that the peer has to end its half: after diw_disconnect(); after a Terminate, which a reset could
+ * overtake. */
 #define CLOSE_NS (10 * DIW_S)
-#define TAKE_NS DIW_MS               /* between two looks at whether the completions before a flush are taken */
 #define DRAIN_NS DIW_S
+#define TAKE_NS DIW_MS               /* between two looks at whether the completions before a flush are taken */
 #define LOOK_NS (100 * DIW_MS)       /* between two looks at the end of a stream that waits for the program */
 
-#define RC_ERRORS 4                  /* one is enough: the first ends the connection */
+#define RC_ERRORS 4                  /* entries of the error queue: the first fault ends the connection */
 
 /* ---- Begin ---- */
 

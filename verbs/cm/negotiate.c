@@ -5,8 +5,8 @@
  * MPA has no field for RFC 7306. A peer without its opcodes answers them by a Terminate, so they cannot be tried in
  * band. Therefore an end that accepts them says so behind the application's private data (wire/private.h); a reply says
  * so only if the request did. Immediates, atomics and Send with immediate are used if both ends have said so; the same
- * holds for placement words. The field is left out if it would make the private data longer than every implementation
- * accepts.
+ * holds for placement words. The field is left out if the private data would be longer with it than DATA_EVERYWHERE,
+ * which every implementation accepts.
  */
 #include "verbs/cm/int.h"
 

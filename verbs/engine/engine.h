@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The engine of a device: one lock, the step, and sleep. It serves members, of which it knows only a table of calls.
- * Members are queue pairs, the port of groups, connections that negotiate. The step is run by a thread that polls, by
- * the leader of the waiting threads, by the progress thread, or by the simulator. The time is that of the owner's
- * clock.
+ * Members are queue pairs and, as fixed members, the port of groups, connections, shared memory and the page of
+ * counters. The step is run by a thread that polls, by the leader of the waiting threads, by the progress thread, or by
+ * the simulator. The time is that of the owner's clock.
  */
 #ifndef DIW_VERBS_ENGINE_H
 #define DIW_VERBS_ENGINE_H
