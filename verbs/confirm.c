@@ -20,11 +20,6 @@ static bool can_confirm(const struct diw_qp *qp)
 	return qp->rc.confirm && (diw_rdmap_rc_place(&qp->rdmap)->words || diw_rdmap_rc_ord(&qp->rdmap));
 }
 
-static bool is_message(const struct diw_rdmap_wr *w)
-{
-	return w->opcode == DIW_OP_SEND || w->opcode == DIW_OP_WRITE;
-}
-
 bool diw_confirm_waits(const struct diw_qp *qp)
 {
 	return diw_rdmap_rc_after(qp->rc.wanted, diw_rdmap_rc_place(&qp->rdmap)->placed);
@@ -49,7 +44,7 @@ void diw_confirm_begin(struct diw_qp *qp, struct diw_rdmap_wr *w, const struct d
 {
 	if (diw_rdmap_is_sending(&qp->rdmap))
 		return;
-	w->ask = qp->rc.confirm && diw_rdmap_rc_place(&qp->rdmap)->words && w->signaled && is_message(w) &&
+	w->ask = qp->rc.confirm && diw_rdmap_rc_place(&qp->rdmap)->words && w->signaled && diw_wr_is_message(w) &&
 		 !(next && diw_wr_has_response(next));
 }
 
@@ -59,7 +54,7 @@ void diw_confirm_sent(struct diw_qp *qp, struct diw_rdmap_wr *w)
 
 	if (!can_confirm(qp) || diw_wr_has_response(w))
 		return;
-	if (is_message(w))
+	if (diw_wr_is_message(w))
 		qp->rc.seq = p->sent;
 	w->seq = qp->rc.seq;
 	w->unconfirmed = diw_rdmap_rc_after(w->seq, p->placed);

@@ -264,6 +264,12 @@ static inline bool diw_sq_is_staged(const struct diw_qp *qp, const struct diw_rd
 	return (int32_t)(w->seq - qp->link->left) > 0;
 }
 
+/* RC: whether W is a Send or Write, whose placement the peer counts (struct diw_rdmap_rc_place). */
+static inline bool diw_wr_is_message(const struct diw_rdmap_wr *w)
+{
+	return w->opcode == DIW_OP_SEND || w->opcode == DIW_OP_WRITE;
+}
+
 /* Whether the target answers W. */
 static inline bool diw_wr_has_response(const struct diw_rdmap_wr *w)
 {

@@ -9,11 +9,6 @@
 #include "verbs/confirm.h"
 #include "verbs/qp.h"
 
-static bool wr_is_message(const struct diw_rdmap_wr *w)
-{
-	return w->opcode == DIW_OP_SEND || w->opcode == DIW_OP_WRITE;
-}
-
 /* It has an MSN on the queue of Sends. */
 static bool wr_takes_recv(const struct diw_rdmap_wr *w)
 {
@@ -45,7 +40,7 @@ static uint32_t first_not_placed(const struct diw_qp *qp, uint32_t from, uint32_
 	for (; from != next; from++) {
 		const struct diw_rdmap_wr *w = diw_sq_slot(&qp->sq, from);
 
-		if (wr_is_message(w) && diw_confirm_lacks(qp, w))
+		if (diw_wr_is_message(w) && diw_confirm_lacks(qp, w))
 			break;
 	}
 	return from;
