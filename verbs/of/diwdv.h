@@ -74,7 +74,8 @@ enum diwdv_qp_flags {
 struct diwdv_qp_attr {
 	uint32_t comp_mask;
 	uint32_t flags;
-	uint32_t segment;            /* bytes of a DDP segment, 128 .. 65503; default: what the MTU allows */
+	uint32_t segment;            /* bytes of a DDP segment, 128 .. 65503 (RD: 65467); default: what the MTU
+	                              * allows */
 	uint32_t max_records;        /* the most records that are open, not polled or not released; default 16384 */
 	uint64_t reorder_window_ns;  /* default 1 ms; 0: no window */
 	uint64_t record_timeout_ns;  /* default 100 ms */
