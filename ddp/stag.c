@@ -72,8 +72,7 @@ static int stag_table_grow(struct diw_stag_table *t)
 
 static int stag_make_room(struct diw_stag_table *t)
 {
-	if (t->n >= 1u << 22)                   /* a quarter of the indexes in use: drawing stays fast, and guessing
-						 * hard */
+	if (t->n >= DIW_STAGS)
 		return -ENOMEM;
 	return t->n * 2 > t->mask ? stag_table_grow(t) : 0;
 }

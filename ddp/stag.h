@@ -23,6 +23,8 @@ enum diw_stag_access {               /* the values of verbs/diw.h's enum diw_acc
 	DIW_STAG_GROUP_WRITE = 64,
 };
 
+/* The most STags of a device: a quarter of the indexes, so that drawing stays fast, and guessing hard. */
+#define DIW_STAGS (1u << 22)
 #define DIW_STAG_INDEX_CHOSEN 0xffffu    /* the highest index that the application may choose; the lowest is 1 */
 
 struct diw_stag {

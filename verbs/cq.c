@@ -13,7 +13,6 @@
 #include "base/sys.h"
 #include "base/trace.h"
 
-#define MAX_DEPTH (1u << 22)
 /* A spinning poll reads the clock once in this many polls. Reading takes 25 ns, and no timer needs microseconds. */
 #define SPINS_A_CLOCK 8
 #define READY_IS_POLLED 4
@@ -24,8 +23,8 @@ int diw_cq_create(struct diw_dev *dev, uint32_t depth, struct diw_channel *chann
 	struct diw_cq *cq;
 	int rc;
 
-	if (depth == 0 || depth > MAX_DEPTH)
-		return diw_fail(-EINVAL, "diw_cq_create: depth %u: not 1 to %u", depth, MAX_DEPTH);
+	if (depth == 0 || depth > DIW_DEV_CQES)
+		return diw_fail(-EINVAL, "diw_cq_create: depth %u: not 1 to %u", depth, DIW_DEV_CQES);
 	if (channel && channel->dev != dev)
 		return diw_fail(-EINVAL, "diw_cq_create: a channel of another device");
 	while (size < depth)
@@ -128,8 +127,8 @@ int diw_cq_resize(struct diw_cq *cq, uint32_t depth)
 {
 	uint32_t size = 1, head, tail;
 	struct diw_wc *ring;
-	int rc = depth == 0 || depth > MAX_DEPTH ?
-		 diw_fail(-EINVAL, "diw_cq_resize: depth %u: not 1 to %u", depth, MAX_DEPTH) :
+	int rc = depth == 0 || depth > DIW_DEV_CQES ?
+		 diw_fail(-EINVAL, "diw_cq_resize: depth %u: not 1 to %u", depth, DIW_DEV_CQES) :
 		 diw_engine_lock(&cq->dev->engine);
 
 	if (rc < 0)

@@ -33,6 +33,8 @@ int diw_dev_open_transport(struct diw_transport *t, const struct diw_dev_info *i
 
 #define DIW_DEV_EVENTS 256
 #define DIW_DEV_OBJECTS 65536        /* the most queue pairs, completion queues, protection domains, shared queues */
+#define DIW_DEV_WRS 65536u           /* the most work requests of a queue */
+#define DIW_DEV_CQES (1u << 22)      /* the most completions of a completion queue */
 
 struct diw_dev {
 	struct diw_engine engine;    /* must be first */

@@ -4,9 +4,10 @@
 #define DIW_VERBS_DGRAM_QP_H
 
 #include "verbs/qp.h"
+#include "wire/seal.h"
 
 #define DIW_DGRAM_QP_OPS \
-	.first = DIW_QPS_RTS, .max_mulpdu = DIW_DGRAM_MAX - 4, .max_errors = 64, .qkey = true, \
+	.first = DIW_QPS_RTS, .max_mulpdu = DIW_DGRAM_MAX - DIW_SEAL_LEN, .max_errors = 64, .qkey = true, \
 	.reset = diw_dgram_qp_reset, .abort = diw_dgram_qp_abort, .leave = diw_dgram_qp_abort, \
 	.query = diw_dgram_qp_query, .outstanding = diw_sq_is_staged, \
 	.give_up = diw_dgram_qp_give_up, .begin = diw_dgram_qp_begin, .settle = diw_dgram_qp_settle

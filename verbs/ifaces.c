@@ -16,9 +16,9 @@
 #include "llp/dgram.h"
 #include "rdmap/rdmap.h"
 #include "verbs/dev.h"
+#include "wire/seal.h"
 
 #define MAX_IFACES 256
-#define CRC_LEN 4
 
 static uint32_t iface_mtu(const char *ifname)
 {
@@ -81,16 +81,16 @@ static void iface_describe(struct diw_dev_info *info, const struct if_nameindex 
 	info->mulpdu = info->mtu - ip - 8;
 	if (info->mulpdu > DIW_DGRAM_MAX)
 		info->mulpdu = DIW_DGRAM_MAX;
-	info->mulpdu -= CRC_LEN;
+	info->mulpdu -= DIW_SEAL_LEN;
 	info->gso = offload.gso;
 	info->gro = offload.gro;
 	info->crc_engine = diw_crc_engine();
 	info->llp = "udp";
 	info->rcvbuf = granted_rcvbuf();
 	info->max_qp = info->max_cq = info->max_pd = info->max_srq = DIW_DEV_OBJECTS;
-	info->max_mr = 1 << 22;
-	info->max_wr = 65536;
-	info->max_cqe = 1 << 22;
+	info->max_mr = DIW_STAGS;
+	info->max_wr = DIW_DEV_WRS;
+	info->max_cqe = DIW_DEV_CQES;
 	info->max_sge = DIW_MAX_SGE;
 	info->max_inline = DIW_MAX_INLINE;
 	info->max_send = DIW_MAX_SEND;

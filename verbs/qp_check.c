@@ -8,7 +8,6 @@
 #include "verbs/qp.h"
 
 #define MIN_MULPDU 128u
-#define MAX_DEPTH 65536u
 
 int diw_qp_check_range(const char *what, uint32_t v, uint32_t lo, uint32_t hi)
 {
@@ -39,10 +38,10 @@ static int check_objects(const struct diw_pd *pd, const struct diw_qp_attr *a)
 
 static int check_sizes(const struct diw_qp_attr *a, uint32_t max_mulpdu)
 {
-	int rc = diw_qp_check_range("sq_depth", a->sq_depth, 1, MAX_DEPTH);
+	int rc = diw_qp_check_range("sq_depth", a->sq_depth, 1, DIW_DEV_WRS);
 
 	if (rc == 0)
-		rc = diw_qp_check_range("rq_depth", a->rq_depth, 1, MAX_DEPTH);
+		rc = diw_qp_check_range("rq_depth", a->rq_depth, 1, DIW_DEV_WRS);
 	if (rc == 0)
 		rc = diw_qp_check_range("max_sge", a->max_sge, 1, DIW_MAX_SGE);
 	if (rc == 0)

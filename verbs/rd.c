@@ -179,7 +179,7 @@ static int rd_qp_reset(struct diw_qp *qp)
 
 const struct diw_qp_ops diw_qp_ops_rd = {
 	.type = DIW_QP_RD, .rdmap = &diw_rdmap_type_rd, .first = DIW_QPS_RTS,
-	.max_mulpdu = DIW_DGRAM_MAX - 4 - DIW_RD_HDR_MAX, .max_errors = 64,
+	.max_mulpdu = DIW_DGRAM_MAX - DIW_SEAL_LEN - DIW_RD_HDR_MAX, .max_errors = 64,
 	.qkey = true, .awaits_recv = true,
 	.requests = 1u << DIW_WR_SEND | 1u << DIW_WR_WRITE | 1u << DIW_WR_WRITE_RECORD | 1u << DIW_WR_READ |
 		    1u << DIW_WR_FETCH_ADD | 1u << DIW_WR_CMP_SWAP | 1u << DIW_WR_LOCAL_INV | 1u << DIW_WR_BIND_MW,

@@ -6,8 +6,6 @@
 #include "base/log.h"
 #include "verbs/qp.h"
 
-#define MAX_DEPTH 65536u
-
 static size_t slot_size(const struct diw_rq *rq)
 {
 	return sizeof(struct diw_rwqe) + rq->max_sge * sizeof(struct diw_ddp_sge);
@@ -184,8 +182,8 @@ int diw_srq_create(struct diw_pd *pd, uint32_t depth, uint32_t max_sge, void *ct
 	struct diw_srq *srq;
 	int rc;
 
-	if (depth == 0 || depth > MAX_DEPTH)
-		return diw_fail(-EINVAL, "diw_srq_create: depth %u: not 1 to %u", depth, MAX_DEPTH);
+	if (depth == 0 || depth > DIW_DEV_WRS)
+		return diw_fail(-EINVAL, "diw_srq_create: depth %u: not 1 to %u", depth, DIW_DEV_WRS);
 	if (max_sge == 0 || max_sge > DIW_MAX_SGE)
 		return diw_fail(-EINVAL, "diw_srq_create: max_sge %u: not 1 to %d", max_sge, DIW_MAX_SGE);
 	srq = calloc(1, sizeof *srq);
