@@ -382,7 +382,7 @@ static void await_reply(struct diw_cm_conn *c, uint64_t now)
 			conn_fail(c, DIW_CM_FAILED, 0, -len, now);
 		return;
 	}
-	fault = diw_cm_judge(&n->ask, n->discovered, &n->peer, &n->terms);
+	fault = diw_cm_judge(&n->ask, n->announced, &n->peer, &n->terms);
 	if (fault == DIW_FAULT_MPA_FRAME)
 		conn_fail(c, DIW_CM_FAILED, fault, EPROTO, now);
 	else
@@ -441,7 +441,7 @@ static void conn_connecting(struct diw_cm_conn *c, uint64_t now)
 	} else if (rc == 0) {
 		c->local = c->stream->local;
 		c->state = DIW_CM_REQUESTING;
-		diw_cm_request_crc(c->nego->frame, &c->nego->ask, c->nego->discovered, c->stream->near);
+		diw_cm_request_crc(c->nego->frame, &c->nego->ask, c->nego->announced, c->stream->near);
 		rc = diw_cm_conn_push(c, now);
 	}
 	if (rc < 0 && !other_port(c, rc, now))

@@ -33,7 +33,7 @@ static int attempt_begin(struct diw_qp *qp, struct diw_cm *cm, const struct diw_
 		return rc;
 	}
 	diw_cm_ask(&c->nego->ask, a);
-	c->nego->len = (uint32_t)diw_cm_request(c->nego->frame, &c->nego->ask, &c->nego->discovered, a->data,
+	c->nego->len = (uint32_t)diw_cm_request(c->nego->frame, &c->nego->ask, &c->nego->announced, a->data,
 						a->data_len);
 	diw_cm_conn_bind(c, cm);
 	diw_cm_conn_own(c, qp, DIW_CM_CONNECTING);

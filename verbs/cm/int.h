@@ -98,10 +98,12 @@ struct diw_cm_takes {
 
 /* Removes the announcement of what the peer takes from the private data of F. */
 struct diw_cm_takes diw_cm_strip(struct diw_mpa_frame *f);
-/* These write a frame to P and return its length. -EMSGSIZE: the private data is too long. */
-int diw_cm_request(uint8_t *p, const struct diw_cm_ask *ask, bool *discovered, const void *data, uint32_t len);
-/* Initiator, when the stream is up: drops the request for CRC from the frame at P if the stream is NEAR. */
-void diw_cm_request_crc(uint8_t *p, struct diw_cm_ask *ask, bool discovered, bool near);
+/* These write a frame to P and return its length. -EMSGSIZE: the private data is too long. *ANNOUNCED: the request says
+ * what this end takes. */
+int diw_cm_request(uint8_t *p, const struct diw_cm_ask *ask, bool *announced, const void *data, uint32_t len);
+/* Initiator, when the stream is up: drops the request for CRC from the frame at P if the stream is NEAR and the frame
+ * says what this end takes. */
+void diw_cm_request_crc(uint8_t *p, struct diw_cm_ask *ask, bool announced, bool near);
 /* TAKES: what the sender of the request has announced. NEAR: of the stream. */
 int diw_cm_reply(uint8_t *p, const struct diw_cm_ask *ask, const struct diw_mpa_frame *req, struct diw_cm_takes takes,
 		 bool near, const void *data, uint32_t len, struct diw_cm_terms *terms);
@@ -109,7 +111,7 @@ int diw_cm_refusal(uint8_t *p, const struct diw_mpa_frame *req, const void *data
 /* For a queue pair that is its own peer: both ends ask for the same. */
 void diw_cm_agree(const struct diw_cm_ask *ask, struct diw_cm_terms *terms);
 /* Evaluates a reply that is no refusal, for the initiator, and strips it. 0, or a fault (enum diw_fault). */
-uint16_t diw_cm_judge(const struct diw_cm_ask *ask, bool discovered, struct diw_mpa_frame *rep,
+uint16_t diw_cm_judge(const struct diw_cm_ask *ask, bool announced, struct diw_mpa_frame *rep,
 		      struct diw_cm_terms *terms);
 
 /* ---- A connection (verbs/cm/conn.c) ---- */
@@ -135,7 +137,7 @@ struct diw_cm_nego {
 	struct diw_cm_ask ask;
 	struct diw_cm_terms terms;
 	struct diw_mpa_frame peer;   /* its private data is in frame[] */
-	bool discovered;             /* initiator: the request has the announcement */
+	bool announced;              /* initiator: the request has the announcement */
 	struct diw_cm_takes takes;   /* responder: what the request announces */
 	uint32_t len, done;          /* in frame[]: octets to send; octets sent, or received */
 	struct diw_stream_attr sa;   /* initiator: for further attempts, until AGAIN_UNTIL; the attempt ends at UNTIL */

@@ -31,8 +31,10 @@ struct diw_cm_takes diw_cm_strip(struct diw_mpa_frame *f)
 	};
 }
 
-/* Encodes F with the application's data. TELL, unless it is 0, is announced if that fits; *TOLD says whether it was. */
-static int encode_frame(uint8_t *p, struct diw_mpa_frame f, const void *data, uint32_t len, unsigned tell, bool *told)
+/* Encodes F with the application's data. TELL, unless it is 0, is announced if that fits; *ANNOUNCED says whether it
+ * was. */
+static int encode_frame(uint8_t *p, struct diw_mpa_frame f, const void *data, uint32_t len, unsigned tell,
+			bool *announced)
 {
 	uint8_t buf[DIW_MPA_MAX_DATA];
 
@@ -42,8 +44,8 @@ static int encode_frame(uint8_t *p, struct diw_mpa_frame f, const void *data, ui
 		memcpy(buf, data, len);
 	f.data = buf;
 	f.len = len;
-	*told = tell && len + DIW_TAKES_LEN <= DATA_EVERYWHERE;
-	if (*told) {
+	*announced = tell && len + DIW_TAKES_LEN <= DATA_EVERYWHERE;
+	if (*announced) {
 		diw_takes_put(buf + len, tell);
 		f.len += DIW_TAKES_LEN;
 	}
@@ -77,7 +79,7 @@ static uint16_t depth_at_most(uint16_t own, uint16_t peer)
 	return peer != DIW_MPA_NO_LIMIT && peer < own ? peer : own;
 }
 
-int diw_cm_request(uint8_t *p, const struct diw_cm_ask *ask, bool *told, const void *data, uint32_t len)
+int diw_cm_request(uint8_t *p, const struct diw_cm_ask *ask, bool *announced, const void *data, uint32_t len)
 {
 	struct diw_mpa_frame f = {
 		.markers = ask->markers, .crc = ask->crc, .revision = ask->revision,
@@ -85,14 +87,14 @@ int diw_cm_request(uint8_t *p, const struct diw_cm_ask *ask, bool *told, const v
 	};
 
 	offer_rtr(&f, ask->ord ? ask->rtr : ask->rtr & ~(unsigned)DIW_RTR_READ);
-	return encode_frame(p, f, data, len, ask->plain ? 0 : ask->auto_crc ? TAKES_NO_CRC : TAKES_WORDS, told);
+	return encode_frame(p, f, data, len, ask->plain ? 0 : ask->auto_crc ? TAKES_NO_CRC : TAKES_WORDS, announced);
 }
 
-void diw_cm_request_crc(uint8_t *p, struct diw_cm_ask *ask, bool discovered, bool near)
+void diw_cm_request_crc(uint8_t *p, struct diw_cm_ask *ask, bool announced, bool near)
 {
 	if (!ask->auto_crc)
 		return;
-	ask->crc = !(discovered && near);
+	ask->crc = !(announced && near);
 	if (ask->crc)
 		p[DIW_MPA_FLAGS_AT] |= DIW_MPA_C;
 	else
@@ -144,9 +146,9 @@ int diw_cm_refusal(uint8_t *p, const struct diw_mpa_frame *req, const void *data
 	struct diw_mpa_frame f = {
 		.reply = true, .reject = true, .crc = req->crc, .revision = req->revision, .enhanced = req->enhanced,
 	};
-	bool told;
+	bool announced;
 
-	return encode_frame(p, f, data, len, 0, &told);
+	return encode_frame(p, f, data, len, 0, &announced);
 }
 
 void diw_cm_agree(const struct diw_cm_ask *ask, struct diw_cm_terms *terms)
@@ -158,7 +160,7 @@ void diw_cm_agree(const struct diw_cm_ask *ask, struct diw_cm_terms *terms)
 	};
 }
 
-uint16_t diw_cm_judge(const struct diw_cm_ask *ask, bool discovered, struct diw_mpa_frame *rep,
+uint16_t diw_cm_judge(const struct diw_cm_ask *ask, bool announced, struct diw_mpa_frame *rep,
 		      struct diw_cm_terms *terms)
 {
 	unsigned rtr = ask->rtr;
@@ -169,7 +171,7 @@ uint16_t diw_cm_judge(const struct diw_cm_ask *ask, bool discovered, struct diw_
 	};
 	if (rep->revision != ask->revision || rep->enhanced != (ask->revision >= 2))
 		return DIW_FAULT_MPA_FRAME;
-	if (discovered) {
+	if (announced) {
 		struct diw_cm_takes takes = diw_cm_strip(rep);
 
 		terms->rfc7306 = takes.rfc7306;
