@@ -210,7 +210,7 @@ struct diw_qp {
 		uint64_t looks_at;   /* with that, while a message waits: the next look at the stream's end; or 0 */
 		enum diw_rc_phase phase;     /* changed only by diw_rc_move() */
 		uint64_t retry_ns;   /* attribute: how long the send requests of a stream that ended are kept */
-		uint64_t retries;    /* the time until which they are kept, or 0 */
+		uint64_t flush_at;   /* state ERROR: requests are flushed at this time, or at once if it is 0 */
 		bool behind;         /* the stream has ended, and receives are flushed ... */
 		uint32_t last;       /* ... when the receive completions before this one are taken */
 		uint64_t until;      /* CLOSING, DRAINING: the phase ends at this time; otherwise DIW_NEVER */

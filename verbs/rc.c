@@ -178,7 +178,7 @@ void diw_rc_error(struct diw_qp *qp, uint16_t fault, bool remote, int errnum, ui
 	if (rc_drains_answers(qp))              /* the program may use the memory when it learns of the fault */
 		diw_rdmap_rc_snap(&qp->rdmap);
 	diw_engine_due_at(&qp->dev->engine, &qp->member, 0);
-	qp->rc.retries = diw_rc_is(qp, DIW_RC_KEEPS) ? now + qp->rc.retry_ns : 0;
+	qp->rc.flush_at = diw_rc_is(qp, DIW_RC_KEEPS) ? now + qp->rc.retry_ns : 0;
 	qp->rc.behind = errnum || !told;
 	qp->rc.last = atomic_load_explicit(&qp->recv_cq->tail, memory_order_relaxed);
 	if (!diw_rc_is(qp, DIW_RC_KEEPS))
@@ -329,7 +329,7 @@ static void flush_requests(struct diw_qp *qp, uint64_t now)
 	}
 	if (qp->send_cq != qp->recv_cq)
 		diw_sq_flush(qp);
-	qp->rc.retries = now + TAKE_NS;
+	qp->rc.flush_at = now + TAKE_NS;
 }
 
 void diw_rc_settle(struct diw_qp *qp, uint64_t now)
@@ -348,11 +348,11 @@ void diw_rc_settle(struct diw_qp *qp, uint64_t now)
 		close_link(qp);
 		diw_rc_move(qp, diw_rc_is(qp, DIW_RC_KEEPS) ? DIW_RC_KEPT : DIW_RC_DOWN);
 	}
-	if (now < qp->rc.retries) {
+	if (now < qp->rc.flush_at) {
 		diw_sq_retire(qp);
 		return;
 	}
-	qp->rc.retries = 0;
+	qp->rc.flush_at = 0;
 	qp->rc.wanted = qp->rc.asked = diw_rdmap_rc_place(&qp->rdmap)->placed;
 	if (diw_rc_is(qp, DIW_RC_KEEPS))
 		diw_sq_flush(qp);
@@ -363,7 +363,7 @@ void diw_rc_settle(struct diw_qp *qp, uint64_t now)
 /* The program itself ends the queue pair: flushes receives and send requests at once. */
 static void rc_let_go(struct diw_qp *qp)
 {
-	qp->rc.retries = 0;
+	qp->rc.flush_at = 0;
 	qp->rc.behind = false;
 	if (!diw_rc_is(qp, DIW_RC_KEEPS))
 		return;
@@ -420,7 +420,7 @@ static int rc_reset(struct diw_qp *qp)
 		close_link(qp);
 	diw_stat_hide(qp);
 	qp->rc.seq = qp->rc.wanted = qp->rc.asked = 0;
-	qp->rc.retries = qp->rc.fails_at = 0;
+	qp->rc.flush_at = qp->rc.fails_at = 0;
 	diw_rc_move(qp, DIW_RC_IDLE);
 	return diw_qp_renew(qp);
 }
@@ -449,7 +449,7 @@ static uint64_t rc_deadline(const struct diw_qp *qp)
 		t = diw_min64(t, qp->rc.looks_at);
 	if (qp->rc.fails_at)
 		t = diw_min64(t, qp->rc.fails_at);
-	return qp->rc.retries ? diw_min64(t, qp->rc.retries) : t;
+	return qp->rc.flush_at ? diw_min64(t, qp->rc.flush_at) : t;
 }
 
 /* A message has come, and is neither a question nor the end of anything. */
