@@ -324,7 +324,7 @@ static bool read_direct(struct diw_mpa *m, uint64_t now)
 
 /* After a fault the rest of the stream is read and dropped. Closing a socket with unread bytes resets the stream, and
  * the peer might lose the Terminate with the reason. */
-static void discard_stream(struct diw_mpa *m)
+static void rest_discard(struct diw_mpa *m)
 {
 	struct iovec iov = { m->pool->scratch, DIW_MPA_SCRATCH };
 	ssize_t got = m->s->ops->recv(m->s, &iov, 1);
@@ -340,7 +340,7 @@ int diw_mpa_poll(struct diw_link *l, int budget, uint64_t now)
 	int n = 0;
 
 	if (m->rx_down && !l->down)
-		discard_stream(m);
+		rest_discard(m);
 	if (m->rx_stalled && m->rx_direct)
 		direct_end(m, m->rx_own + DIW_MPA_HEAD, m->rx_len - DIW_MPA_HEAD, now);
 	else if (m->rx_stalled)

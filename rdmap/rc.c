@@ -107,7 +107,7 @@ static int send_message(struct diw_rdmap *r, const struct diw_rdmap_wr *wr, int6
 
 /* A Read or atomic that was posted before the negotiation, whose result allows none: it would wait for ever, and the
  * peer would refuse it. */
-static bool is_never(const struct diw_rdmap *r, struct diw_rdmap_wr *wr)
+static bool wr_lacks_ord(const struct diw_rdmap *r, struct diw_rdmap_wr *wr)
 {
 	if (r->rc.ord || (wr->opcode != DIW_OP_READ_REQUEST && wr->opcode != DIW_OP_ATOMIC_REQUEST))
 		return false;
@@ -118,7 +118,7 @@ static bool is_never(const struct diw_rdmap *r, struct diw_rdmap_wr *wr)
 int diw_rdmap_rc_send(struct diw_rdmap *r, struct diw_rdmap_wr *wr, int64_t *budget, uint8_t *status, uint64_t now)
 {
 	*status = DIW_RDMAP_OK;
-	if (is_never(r, wr)) {
+	if (wr_lacks_ord(r, wr)) {
 		*status = DIW_RDMAP_REFUSED;
 		return 0;
 	}
