@@ -455,7 +455,7 @@ const struct tool_cmd cmd_cp = {
 		"      --rate SIZE      with --group: bytes a second at most\n"
 		"      --dev NAME       with --group: the device (default: that of the route to the group)\n"
 		"      --once           send once: holes are filled with zeros, and the validity map is shown\n"
-		"      --message SIZE   bytes of one Write-Record at most (default 256k)\n"
+		"      --message SIZE   bytes of one Write-Record or Write at most (default 256k)\n"
 		"      --mulpdu N       bytes of one segment, headers included (default: what the MTU allows)\n"
 		"      --impair SPEC    impair datagrams at this end (loss, reorder, ...), see diwarp(7)\n"
 		"      --port N         port of the receiver (default 4791)\n"
