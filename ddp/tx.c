@@ -30,7 +30,7 @@ void diw_ddp_tx_begin(struct diw_ddp *d, struct diw_ddp_tx *tx, bool draw_msn)
 {
 	uint32_t hdr_len;
 
-	tx->h.plain = d->link->flags & DIW_LINK_ORDERED;
+	tx->h.plain = d->link->ordered;
 	tx->h.epoch = d->epoch;
 	if (tx->h.plain && !tx->h.tagged)
 		tx->h.msn = d->order.tx_msn[tx->h.qn]++;

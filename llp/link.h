@@ -17,11 +17,6 @@
 #include "base/statpage.h"
 #include "llp/dgram.h"
 
-enum diw_link_flags {
-	DIW_LINK_RELIABLE = 1,
-	DIW_LINK_ORDERED = 2,
-};
-
 #define DIW_LINK_IOV 16              /* entries that up->payload writes */
 #define DIW_LINK_MAX_HDR 40          /* the largest header of a segment */
 
@@ -102,12 +97,12 @@ struct diw_link_up {
 	int (*rx)(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *segs, int n, uint64_t now);
 	/* The segment *SEG, of which at least the first DIW_LINK_MAX_HDR octets are at `data`, is being received.
 	 * Writes where its octets from FROM on belong, DIW_LINK_IOV entries at most, which are valid until this call
-	 * returns to the poll of the link. Returns their number. 0: the link keeps all of the segment for rx. ORDERED:
+	 * returns to the poll of the link. Returns their number. 0: the link keeps all of the segment for rx. Ordered:
 	 * the first question about a segment has FROM DIW_LINK_MAX_HDR; 0 at a later one: the link drops the octets,
 	 * and rx takes no more segments. NULL: the link keeps all segments. */
 	int (*reach)(void *ctx, const struct diw_addr *src, const struct diw_link_rxseg *seg, uint32_t from,
 		     struct iovec *iov, uint64_t now);
-	/* RELIABLE: no more segments will come. Fault 0 and errnum 0: the peer has ended the stream regularly;
+	/* Ordered: no more segments will come. Fault 0 and errnum 0: the peer has ended the stream regularly;
 	 * otherwise the reason why it broke. Called once. The link can still send, unless errnum is set. NULL on other
 	 * links. */
 	void (*down)(void *ctx, uint16_t fault, int errnum, uint64_t now);
@@ -142,7 +137,7 @@ struct diw_link_ops {
 	int (*send)(struct diw_link *l, const struct diw_dest *dst, const struct diw_link_seg *segs, int n,
 		    uint64_t now);
 	/* Sends the staged segments. 0; -EAGAIN: they are still staged, wait until the descriptor is writable.
-	 * RELIABLE, -errno: the stream has broken, and the staged segments are lost. */
+	 * Ordered, -errno: the stream has broken, and the staged segments are lost. */
 	int (*flush)(struct diw_link *l, uint64_t now);
 	/* Whether there are staged segments, and these may wait for flush although the call that sent them ends: they
 	 * are copies, or their payload stays valid until the peer has acknowledged them. */
@@ -157,9 +152,9 @@ struct diw_link_ops {
 	uint32_t (*mulpdu)(struct diw_link *l, const struct diw_addr *dst);
 	/* The descriptors to poll, that for sending first; returns their number (0 in the simulator). */
 	int (*fds)(struct diw_link *l, int fd[DIW_DGRAM_FDS]);
-	/* RELIABLE: whether the peer has ended the stream, even if received data is still unread. NULL: unknown. */
+	/* Ordered: whether the peer has ended the stream, even if received data is still unread. NULL: unknown. */
 	bool (*hung_up)(struct diw_link *l);
-	/* RELIABLE: ends the stream behind the staged segments. NULL on other links. */
+	/* Ordered: ends the stream behind the staged segments. NULL on other links. */
 	void (*shutdown)(struct diw_link *l, uint64_t now);
 	/* Reliable datagrams, called within up->rx, which then returns fewer segments than it was given: the first
 	 * segment of SRC that was not taken, and all behind it, are refused with FAULT, which is not 0. NULL on other
@@ -174,14 +169,14 @@ struct diw_link_ops {
 	/* Reliable datagrams: when the association with PEER was renewed, and when PEER restarted without having been
 	 * given up before, or 0. False: PEER is not known. NULL on other links. */
 	bool (*renewed)(const struct diw_link *l, const struct diw_addr *peer, uint64_t *renewed, uint64_t *restarted);
-	/* Closes the link and everything below it. A RELIABLE link whose stream has not ended in both directions is
+	/* Closes the link and everything below it. An ordered link whose stream has not ended in both directions is
 	 * reset. */
 	void (*close)(struct diw_link *l);
 };
 
 struct diw_link {
 	const struct diw_link_ops *ops;
-	unsigned flags;
+	bool ordered;                /* a stream: all segments arrive, in the order in which they were sent */
 	struct diw_dgram *dgram;     /* for its address and errors; NULL over a stream */
 	const struct diw_stream *stream;     /* NULL over a dgram */
 	struct diw_addr local;
@@ -192,7 +187,7 @@ struct diw_link {
 	bool takes_bare;             /* set by the layer above: segments from the own address may come without CRC */
 	uint32_t sure;               /* a segment of at most so many octets needs no mulpdu(): no path is known that
 				      * takes fewer; 0: always ask */
-	bool down;                   /* RELIABLE: the stream has ended or broken; no more segments will come */
+	bool down;                   /* Ordered: the stream has ended or broken; no more segments will come */
 	uint32_t taken, left;        /* modulo 2^32: segments taken; of these, segments of which this link holds no
 				      * octet any more: the socket or stream has them */
 	const struct diw_link_up *up;

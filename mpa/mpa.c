@@ -182,7 +182,7 @@ int diw_mpa_open(const struct diw_mpa_attr *a, const struct diw_link_up *up, voi
 	m = calloc(1, sizeof *m);
 	if (!m)
 		return -ENOMEM;
-	m->l = (struct diw_link){ .ops = &mpa_ops, .flags = DIW_LINK_RELIABLE | DIW_LINK_ORDERED, .up = up,
+	m->l = (struct diw_link){ .ops = &mpa_ops, .ordered = true, .up = up,
 				  .stream = a->stream, .local = a->stream->local, .up_ctx = up_ctx, .c = a->c };
 	m->s = a->stream;
 	m->pool = a->pool;

@@ -554,7 +554,7 @@ START_TEST(mulpdu)
 	ck_assert_uint_eq(l->ops->mulpdu(l, &a), 1296);
 	f->deadline = 4711;
 	ck_assert_uint_eq(l->ops->deadline(l), 4711);
-	ck_assert_uint_eq(l->flags, 0);
+	ck_assert(!l->ordered);
 	ck_assert_ptr_eq(l->dgram, &f->d);
 }
 END_TEST
