@@ -241,7 +241,6 @@ int diw_rd_rx_reach(void *ctx, const struct diw_addr *src, const struct diw_link
 void diw_rd_rx_forget(struct rd *rd, struct rd_peer *p);
 void diw_rd_ack_send(struct rd *rd, struct rd_peer *p, bool ask, uint64_t now);
 void diw_rd_ack_fill(struct rd *rd, struct rd_peer *p, struct diw_rd_hdr *h);
-uint16_t diw_rd_rx_window(const struct rd *rd, const struct rd_peer *p);
 
 /* ---- rd_cc.c ---- */
 void diw_rd_cc_init(struct rd_cc *c, bool own_host, uint64_t now);   /* OWN_HOST: the peer is on this host */

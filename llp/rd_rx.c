@@ -59,7 +59,7 @@ static void sender_count(struct rd *rd, struct rd_peer *p, uint32_t n, uint32_t 
 
 /* The window is at most the number of free entries for held segments, so a peer whose segments are not taken leaves
  * room for others. */
-uint16_t diw_rd_rx_window(const struct rd *rd, const struct rd_peer *p)
+static uint16_t rx_window(const struct rd *rd, const struct rd_peer *p)
 {
 	uint32_t left = rd->held.cap - rd->held.used;
 	uint32_t room = p->nheld + (p->nheld < left ? 1 + (left - p->nheld) / 2 : 0);
@@ -165,7 +165,7 @@ static bool seq_is_new(struct rd *rd, struct rd_peer *p, uint32_t seq)
 {
 	if (diw_serial_after(p->expect, seq)) {
 		rd->l.c->rd_duplicates++;
-	} else if (seq - p->expect >= diw_rd_rx_window(rd, p)) {
+	} else if (seq - p->expect >= rx_window(rd, p)) {
 		rd->l.c->rd_beyond++;
 	} else {
 		return true;
@@ -234,7 +234,7 @@ void diw_rd_ack_fill(struct rd *rd, struct rd_peer *p, struct diw_rd_hdr *h)
 		return;
 	h->flags |= DIW_RD_ACKS | (p->echoes ? DIW_RD_ECHOES : 0);
 	h->ack = p->expect;
-	h->window = diw_rd_rx_window(rd, p);
+	h->window = rx_window(rd, p);
 	h->echo = p->echo;
 }
 

@@ -66,7 +66,6 @@ struct diw_udp {
 	struct diw_dest tx_peer;
 	uint32_t tx_streak;          /* consecutive bursts to tx_peer */
 	struct sockaddr_storage tx_name;
-	socklen_t tx_namelen;
 	size_t tx_infolen;           /* octets of the control messages behind the segment size's: source address, header
 				      * fields */
 	union {

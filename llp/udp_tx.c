@@ -140,7 +140,7 @@ static void tx_towards(struct diw_udp *u, const struct diw_dest *peer)
 	u->tx_fd = u->fd;
 	if (!u->connected) {
 		u->tx.msg_name = &u->tx_name;
-		u->tx.msg_namelen = u->tx_namelen = diw_udp_name(u, &peer->addr, &u->tx_name);
+		u->tx.msg_namelen = diw_udp_name(u, &peer->addr, &u->tx_name);
 	}
 	if (u->any)
 		tx_source(u, &peer->addr);

@@ -141,7 +141,8 @@ static void cq_set_timer(struct glue_cq *cq)
 		GLUE_LOG("timerfd: %s\n", strerror(errno));
 }
 
-int diw_glue_cq_arm(struct glue_cq *cq)
+/* 0: the descriptor becomes readable for the next completion. -FI_EAGAIN: there is a completion, or a signal. */
+static int cq_arm_wait(struct glue_cq *cq)
 {
 	int rc = 0;
 
@@ -167,7 +168,7 @@ int diw_glue_cq_arm(struct glue_cq *cq)
 
 int diw_glue_cq_trywait(struct glue_cq *cq)
 {
-	int rc = diw_glue_cq_arm(cq);
+	int rc = cq_arm_wait(cq);
 
 	if (rc == -FI_EAGAIN)            /* the program looks: fi_cq_signal() has done its work */
 		__atomic_store_n(&cq->signalled, false, __ATOMIC_RELEASE);
@@ -190,7 +191,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 		if (rc != -FI_EAGAIN || (timeout >= 0 && now >= until) ||
 		    __atomic_exchange_n(&cq->signalled, false, __ATOMIC_ACQ_REL))
 			return rc;
-		if (diw_glue_cq_arm(cq) != 0)
+		if (cq_arm_wait(cq) != 0)
 			continue;
 		if (diw_wait_poll(&sleep, 1, timeout < 0 ? -1 : (int)((until - now) / DIW_MS) + 1) < 0)
 			return errno == EINTR ? -FI_EAGAIN : -errno;

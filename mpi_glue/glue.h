@@ -386,9 +386,8 @@ struct glue_peer *diw_glue_av_find(struct glue_av *av, const struct diw_addr *ad
 int diw_glue_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *ctx);
 void diw_glue_cq_push(struct glue_cq *cq, struct glue_op *op);
 int diw_glue_cq_watch(struct glue_cq *cq, int fd);
-/* 0: the descriptor becomes readable for the next completion. -FI_EAGAIN: there is a completion. */
-int diw_glue_cq_arm(struct glue_cq *cq);
-/* The same for fi_trywait(), which a signal holds up once. */
+/* fi_trywait(). 0: the descriptor becomes readable for the next completion. -FI_EAGAIN: there is a completion, or a
+ * signal, which holds up one call. */
 int diw_glue_cq_trywait(struct glue_cq *cq);
 int diw_glue_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr, void *ctx);
 int diw_glue_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct fid_poll **poll);

@@ -57,8 +57,6 @@ struct diw_srq {
 
 int diw_rq_init(struct diw_rq *rq, uint32_t depth, uint32_t max_sge);   /* -ENOMEM */
 void diw_rq_fini(struct diw_rq *rq);
-/* *WAITS: a message was waiting for a receive. */
-int diw_rq_post(struct diw_rq *rq, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad, bool *waits);
 /* The device's lock is held. */
 uint32_t diw_rq_posted(const struct diw_rq *rq);
 struct diw_recv *diw_rq_take(struct diw_rq *rq);

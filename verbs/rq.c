@@ -114,7 +114,8 @@ static int post_one(struct diw_rq *rq, const struct diw_recv_wr *wr)
 	return 0;
 }
 
-int diw_rq_post(struct diw_rq *rq, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad, bool *waits)
+/* *WAITS: a message was waiting for a receive. */
+static int rq_post(struct diw_rq *rq, const struct diw_recv_wr *wr, const struct diw_recv_wr **bad, bool *waits)
 {
 	int rc = 0;
 
@@ -255,7 +256,7 @@ int diw_post_srq_recv(struct diw_srq *srq, const struct diw_recv_wr *wr, const s
 
 	if (!diw_engine_alive(&dev->engine))
 		return -ENODEV;
-	rc = diw_rq_post(&srq->rq, wr, bad, &waits);
+	rc = rq_post(&srq->rq, wr, bad, &waits);
 	if (waits)
 		diw_engine_nudge(&dev->engine);
 	return rc;
@@ -270,7 +271,7 @@ int diw_post_recv(struct diw_qp *qp, const struct diw_recv_wr *wr, const struct 
 		return -ENODEV;
 	if (qp->srq)
 		return diw_fail(-EINVAL, "diw_post_recv: the queue pair has a shared receive queue");
-	rc = diw_rq_post(&qp->own_rq, wr, bad, &waits);
+	rc = rq_post(&qp->own_rq, wr, bad, &waits);
 	if (waits || qp->state == DIW_QPS_ERROR)
 		diw_engine_nudge(&qp->dev->engine);
 	return rc;
