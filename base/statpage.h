@@ -33,7 +33,7 @@
 	X(records_open, "records that are open") \
 	X(records_held, "records closed but not polled, or not released") \
 	X(reasm_open, "messages in reassembly") \
-	X(reads_open, "Reads that are outstanding") \
+	X(reads_open, "Reads of UD, and Reads and atomics of RC, that are outstanding") \
 	X(crc, "RC: 1 if the stream has CRC-32C") \
 	X(memory, "bytes that the state of peers holds")
 
