@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/env.h"
 #include "base/sys.h"
 #include "llp/dgram.h"
 #include "llp/udp.h"
@@ -107,14 +107,12 @@ static void prove_on(int tx, int rx, const struct sockaddr_storage *to, socklen_
 
 static void restrict_by_env(void)
 {
-	const char *env = getenv("DIWARP_OFFLOAD");
+	enum { ALL, GSO, GRO, NONE };
+	static const char *const words[] = { "all", "gso", "gro", "none", NULL };
+	int word = diw_env_word("DIWARP_OFFLOAD", words, ALL, NONE);
 
-	if (!env || !strcmp(env, "all"))
-		return;
-	if (strcmp(env, "none") != 0 && strcmp(env, "gso") != 0 && strcmp(env, "gro") != 0)
-		diw_log(DIW_LOG_TELL, "DIWARP_OFFLOAD=%s: not one of all, gso, gro, none; none is used", env);
-	proved.gso &= !strcmp(env, "gso");
-	proved.gro &= !strcmp(env, "gro");
+	proved.gso &= word == ALL || word == GSO;
+	proved.gro &= word == ALL || word == GRO;
 }
 
 static void probe_prove(void)

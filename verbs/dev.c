@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/log.h"
 #include "base/sys.h"
 #include "llp/capture.h"
@@ -90,14 +91,11 @@ static struct diw_transport uring = {
 /* Falls back to sockets if io_uring is forbidden or the kernel is too old. */
 static struct diw_transport *choose_llp(const struct diw_dev_attr *attr, struct diw_dev_info *info)
 {
+	static const char *const words[] = { "udp", "uring", NULL };
 	enum diw_llp llp = attr ? attr->llp : DIW_LLP_DEFAULT;
-	const char *env = getenv("DIWARP_LLP");
 
-	if (llp == DIW_LLP_DEFAULT && env && *env) {
-		if (strcmp(env, "udp") != 0 && strcmp(env, "uring") != 0)
-			diw_log(DIW_LOG_TELL, "DIWARP_LLP=%s: neither udp nor uring; udp is used", env);
-		llp = strcmp(env, "uring") == 0 ? DIW_LLP_URING : DIW_LLP_UDP;
-	}
+	if (llp == DIW_LLP_DEFAULT)
+		llp = diw_env_word("DIWARP_LLP", words, 0, 0) == 1 ? DIW_LLP_URING : DIW_LLP_UDP;
 	if (llp != DIW_LLP_URING)
 		return &sockets;
 	info->llp_errno = -diw_uring_try();
@@ -163,16 +161,10 @@ static int open_descriptors(struct diw_dev *dev)
 
 static enum diw_progress progress_by_env(void)
 {
-	const char *env = getenv("DIWARP_PROGRESS");
+	static const char *const words[] = { "thread", "spin", "inline", NULL };
+	static const enum diw_progress progress[] = { DIW_PROGRESS_THREAD, DIW_PROGRESS_SPIN, DIW_PROGRESS_INLINE };
 
-	if (!env || strcmp(env, "thread") == 0)
-		return DIW_PROGRESS_THREAD;
-	if (strcmp(env, "spin") == 0)
-		return DIW_PROGRESS_SPIN;
-	if (strcmp(env, "inline") == 0)
-		return DIW_PROGRESS_INLINE;
-	diw_log(DIW_LOG_TELL, "DIWARP_PROGRESS=%s: not thread, spin or inline; thread is used", env);
-	return DIW_PROGRESS_THREAD;
+	return progress[diw_env_word("DIWARP_PROGRESS", words, 0, 0)];
 }
 
 /* A program that asks for a thread needs work to be done while it makes no calls. A thread that spins does that, too.

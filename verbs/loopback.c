@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/env.h"
 #include "base/log.h"
 #include "llp/capture.h"
 #include "llp/shm_stream.h"
@@ -81,11 +82,9 @@ static const struct diw_member_ops loopback_ops = {
 
 static bool wants_memory(void)
 {
-	const char *env = getenv("DIWARP_LOOPBACK");
+	static const char *const words[] = { "wire", "memory", NULL };
 
-	if (env && *env && strcmp(env, "memory") != 0 && strcmp(env, "wire") != 0)
-		diw_log(DIW_LOG_TELL, "DIWARP_LOOPBACK=%s: neither memory nor wire; wire is used", env);
-	return env && strcmp(env, "memory") == 0;
+	return diw_env_word("DIWARP_LOOPBACK", words, 0, 0) == 1;
 }
 
 int diw_loopback_init(struct diw_dev *dev)

@@ -22,6 +22,10 @@
 
 static int rd_qp_check(const struct diw_qp_attr *a)
 {
+	const char *crc = getenv("DIWARP_CRC");
+
+	if (crc && *crc && strcmp(crc, "on") != 0 && strcmp(crc, "off") != 0 && strcmp(crc, "auto") != 0)
+		return diw_fail(-EINVAL, "diw_qp_create: DIWARP_CRC=%.64s: not on, off or auto", crc);
 	if (a->dgram.grh)
 		return diw_fail(-EINVAL, "diw_qp_create: grh: only for UD queue pairs");
 	if (a->rd.error != DIW_RD_ERROR_PEER && a->rd.error != DIW_RD_ERROR_QP)

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/env.h"
 #include "base/rng.h"
 #include "base/statpage.h"
 #include "base/sys.h"
@@ -141,13 +141,9 @@ static bool size_is_allowed(void)
 
 static bool stat_is_wanted(void)
 {
-	const char *env = getenv("DIWARP_STAT");
+	static const char *const words[] = { "on", "off", NULL };
 
-	if (env && strcmp(env, "off") == 0)
-		return false;
-	if (env && strcmp(env, "on") != 0)
-		diw_log(DIW_LOG_TELL, "DIWARP_STAT=%s: neither on nor off; on is used", env);
-	return true;
+	return diw_env_word("DIWARP_STAT", words, 0, 0) == 0;
 }
 
 /* Names the file when it is complete and locked. A process that ends before that leaves nothing behind. */

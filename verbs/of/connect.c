@@ -81,6 +81,8 @@ static bool wants_confirmation(const struct of_qp *qp)
 
 	if (env && strcmp(env, "off") == 0)
 		return false;
+	if (env && *env && strcmp(env, "on") != 0)
+		diw_log(DIW_LOG_TELL, "DIWARP_CONFIRM=%.64s: neither on nor off; it is ignored", env);
 	return (env && strcmp(env, "on") == 0) || !qp->rnic || (!qp->claimed && port_is_ours(qp));
 }
 

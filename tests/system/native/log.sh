@@ -41,6 +41,19 @@ fi
 run "a value that is none" env DIWARP_LOG=loud $DIW info
 check "... the first line says so" matches "$(DIWARP_LOG=loud DIWARP_STAT=x $DIW ping --count 1 127.0.0.1 2>&1)" \
 	"DIWARP_LOG=loud: not one of off, error, warn, info, debug"
+told() { env "$1" "$DIW" perf lat --local --secs 0.05 --rounds 1 2>&1 | grep "${1%=*}="; }
+for name in OFFLOAD PROGRESS STAT LOOPBACK LLP; do
+	check "... of DIWARP_$name, too" matches "$(told DIWARP_$name=loud)" \
+		"DIWARP_$name=loud: not one of [a-z]+, .*; [a-z]+ is used"
+	check "... an empty one counts as unset" [ -z "$(told DIWARP_$name=)" ]
+done
+offload() { "$DIW" info --json | jq -c '[.gso, .gro]'; }
+check "... with the same offload" [ "$(DIWARP_OFFLOAD='' offload)" = "$(unset DIWARP_OFFLOAD; offload)" ]
+for qp in rc rd; do
+	run "with an empty DIWARP_CRC" env DIWARP_CRC= "$DIW" perf lat --qp $qp --local --secs 0.05 --rounds 1
+	expect 1 "one that is none is refused" env DIWARP_CRC=loud "$DIW" perf lat --qp $qp --local --secs 0.05 \
+		--rounds 1
+done
 run "with DIWARP_LOG=debug, datagrams damaged and doubled" env DIWARP_LOG=debug "$DIW" perf bw --local --size 10k \
 	--op write \
 	--secs 0.2 --impair corrupt=5%,dup=20%

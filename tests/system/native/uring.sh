@@ -9,7 +9,7 @@ info() { DIWARP_LLP=$1 "${@:2}" $DIW info --json; }
 why() { info uring | tail -n 1 | jq -r .llp_error; }
 
 run "DIWARP_LLP of something else is udp" info tcp
-check "... and told" matches "$OUT" 'DIWARP_LLP=tcp: neither'
+check "... and told" matches "$OUT" 'DIWARP_LLP=tcp: not one of udp, uring; udp is used'
 check "... so" holds '.llp == "udp"'
 run "info, over sockets" info udp
 check "... says so" holds '.device == "diw_lo" and .llp == "udp" and .llp_error == null'
