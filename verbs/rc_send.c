@@ -150,8 +150,11 @@ static bool link_holds(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
 	return l && l->left != l->taken && !diw_wr_has_response(w) && (int32_t)(w->first - l->left) > 0;
 }
 
+/* In state ERROR a request that failed waits for the flush. */
 bool diw_rc_outstanding(const struct diw_qp *qp, const struct diw_rdmap_wr *w)
 {
+	if (w->status == DIW_RDMAP_FLUSHED && qp->rc.flush_at)
+		return true;
 	return w->pending || diw_confirm_holds(qp, w) || link_holds(qp, w);
 }
 

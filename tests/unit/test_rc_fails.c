@@ -7,6 +7,7 @@
 
 #include "tests/unit/unit.h"
 #include "tests/unit/wire_kit.h"
+#include "verbs/diw_provider.h"
 
 #define BIG (KIT_SIZE / 2)           /* eight of them fill any socket buffer */
 #define MANY 8
@@ -146,6 +147,26 @@ START_TEST(not_taken)
 }
 END_TEST
 
+/* Requests that fail wait for the retries, also those that are not signalled and of which octets have left. */
+START_TEST(not_taken_in_time)
+{
+	const int64_t retry = 10 * QUIET_MS * (int64_t)DIW_MS;
+	const struct linger none = { .l_onoff = 1 };
+	struct diw_wc wc;
+
+	wire_open(&w, &(struct wire_attr){ .no_crc = true, .keep = true });
+	ck_assert_int_eq(diw_qp_set_retry(w.e.qp, retry), 0);
+	while (end_counter(&w.e, "tx_blocked") == 0)
+		post(1, DIW_WR_WRITE, w.p.all->stag, 20000, 0);
+	ck_assert_int_eq(setsockopt(w.r.fd, SOL_SOCKET, SO_LINGER, &none, sizeof none), 0);
+	close(w.r.fd);
+	w.r.fd = -1;
+	ck_assert_int_eq(diw_cq_wait(w.e.scq, &wc, 1, retry / 2), 0);
+	wire_expect_wc(w.e.scq, 1, DIW_WC_FLUSHED);
+	wire_close(&w);
+}
+END_TEST
+
 Suite *suite_rc_fails(void)
 {
 	Suite *s = suite_create("rc_fails");
@@ -156,6 +177,7 @@ Suite *suite_rc_fails(void)
 	tcase_add_loop_test(t, within_its_message, 0, 2);
 	tcase_add_loop_test(t, without_answer, 0, 2);
 	tcase_add_loop_test(t, not_taken, 0, 2);
+	tcase_add_test(t, not_taken_in_time);
 	suite_add_tcase(s, t);
 	return s;
 }

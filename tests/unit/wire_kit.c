@@ -87,6 +87,7 @@ void wire_join(struct wire *w, const struct wire_attr *attr)
 	rc_attr(&qp);
 	qp.mulpdu = a.mulpdu;
 	qp.rc.confirm = a.confirm;
+	qp.rc.keep_recvs = a.keep;
 	qp.rc.rnr_timeout_ns = a.rnr_ns;
 	end_open(&w->e, &w->p.k, &qp, 64);
 	w->r = (struct raw){ .crc = !a.no_crc, .tx_markers = a.markers, .rx_markers = a.markers };

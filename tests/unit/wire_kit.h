@@ -16,6 +16,7 @@
 struct wire_attr {
 	bool responder;              /* the peer connects, this end accepts */
 	bool confirm;
+	bool keep;                   /* of this end: attribute keep_recvs */
 	bool words;                  /* the peer accepts placement words */
 	bool no_crc, markers, plain; /* plain: the peer does not know RFC 7306 */
 	uint16_t ird;                /* of this end; 0: 16 */
